@@ -1,0 +1,3 @@
+//! Backends against each other.
+#![forbid(unsafe_code)]
+fn main() {}

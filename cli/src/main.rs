@@ -1,0 +1,3 @@
+//! The operator tool.
+#![forbid(unsafe_code)]
+fn main() {}

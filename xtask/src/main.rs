@@ -1,0 +1,3 @@
+//! Development tasks.
+#![forbid(unsafe_code)]
+fn main() {}
