@@ -272,11 +272,7 @@ impl<R: Region> OffsetIndex<R> {
         }
         if self.base.get().checked_add(i64::from(relative)).is_none() {
             let expected = Expected::AtLeast(self.base.get());
-            return Err(corrupt(
-                Field::Offset,
-                expected,
-                self.base.get().wrapping_add(i64::from(relative)),
-            ));
+            return Err(corrupt(Field::Offset, expected, self.base.get().wrapping_add(i64::from(relative))));
         }
         if let Some((relative_before, position_before)) = before {
             if relative <= relative_before {

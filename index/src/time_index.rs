@@ -292,12 +292,7 @@ impl<R: Region> TimeIndex<R> {
         if relative >= 0 {
             return Ok(());
         }
-        Err(corrupt(
-            slot,
-            Field::Offset,
-            Expected::AtLeast(self.base.get()),
-            self.absolute(relative).get(),
-        ))
+        Err(corrupt(slot, Field::Offset, Expected::AtLeast(self.base.get()), self.absolute(relative).get()))
     }
 
     fn none(&self) -> TimestampOffset {
