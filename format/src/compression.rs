@@ -1,26 +1,203 @@
-//! Compression of a batch's records.
+//! Compression of a batch's records: a file and a feature of the crate per codec.
+//!
+//! What is compressed is the byte string behind the 61 bytes of a record batch's header, or the value of a legacy
+//! wrapper. The libraries supply the algorithms (deflate, the snappy and lz4 blocks, zstd frames); the framing around
+//! them is read and written here, because Kafka's readers take and refuse other things than the libraries' own.
+//!
+//! Decompression holds to three rules, for bytes that may have been made to do harm:
+//!
+//! - Nothing is written beyond the caller's limit, and going beyond is an error of its own ([`DecodeError::TooLarge`]).
+//! - Memory grows with what has really been decoded and with the bytes really present, never by a length that stands
+//!   in them.
+//! - What Kafka refuses is refused. What it takes is taken, but for a few things that no writer makes: an lz4 block
+//!   that decodes to nothing, a second snappy header with a wrong magic, a small zstd frame that asks for a window
+//!   beyond 128 MiB.
+//!
+//! Source: Kafka `org.apache.kafka.common.compress`; snappy-java, zstd-jni and `java.util.zip` under it.
+
+use std::borrow::Cow;
 
 use bytes::BytesMut;
 
 use crate::codec::{Codec, Magic};
 use crate::error::{DecodeError, EncodeError};
 
+#[cfg(feature = "gzip")]
+mod gzip;
+#[cfg(feature = "lz4")]
+mod lz4;
+#[cfg(feature = "snappy")]
+mod snappy;
+#[cfg(feature = "zstd")]
+mod zstd;
+
+/// Appends what `input` decompresses to, at most `limit` bytes, to `out`.
+///
+/// `input` is the whole payload; `magic` is that of the batch or wrapper around it, which decides whether the header
+/// checksum of an lz4 frame counts. [`Codec::None`] copies.
+///
+/// # Errors
+/// [`DecodeError::Codec`] for a payload that the codec refuses, [`DecodeError::TooLarge`] for one that does not fit
+/// the limit, [`DecodeError::CodecDisabled`] in a build without the codec. `out` then ends in what was decoded in
+/// front of the fault, at most `limit` bytes.
 pub(crate) fn decompress(
     codec: Codec,
-    _magic: Magic,
-    _input: &[u8],
-    _out: &mut Vec<u8>,
-    _limit: usize,
+    magic: Magic,
+    input: &[u8],
+    out: &mut Vec<u8>,
+    limit: usize,
 ) -> Result<(), DecodeError> {
-    Err(DecodeError::CodecDisabled { codec })
+    // Only lz4 asks for it, and that may be off.
+    let _ = magic;
+    let mut sink = Sink { start: out.len(), out, limit };
+    let decompressed = match codec {
+        Codec::None => sink.copy(input),
+        #[cfg(feature = "gzip")]
+        Codec::Gzip => gzip::decompress(input, &mut sink),
+        #[cfg(feature = "snappy")]
+        Codec::Snappy => snappy::decompress(input, &mut sink),
+        #[cfg(feature = "lz4")]
+        Codec::Lz4 => lz4::decompress(magic, input, &mut sink),
+        #[cfg(feature = "zstd")]
+        Codec::Zstd => zstd::decompress(input, &mut sink),
+        #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
+        _ => return Err(DecodeError::CodecDisabled { codec }),
+    };
+    decompressed.map_err(|fault| match fault {
+        Fault::Broken { at, what } => DecodeError::codec(codec, what, at),
+        Fault::TooLarge => DecodeError::TooLarge { codec, limit },
+    })
 }
 
+/// Appends `input` in compressed form to `out`.
+///
+/// `level` of `None` is the codec's default. Ranges and defaults:
+///
+/// | codec | levels | default | |
+/// |---|---|---|---|
+/// | gzip | 1 to 9, or -1 | -1 | -1 is 6 |
+/// | lz4 | 1 to 17 | 9 | all of them the fast compressor, as 9 is in Kafka; Kafka's others compress higher |
+/// | zstd | -131072 to 22 | 3 | 0 is 3 |
+/// | none, snappy | | | a level is ignored |
+///
+/// `magic` is that of the batch or wrapper: an lz4 frame under magic 0 gets the header checksum of old clients.
+/// Input of no bytes gives an empty frame.
+///
+/// # Errors
+/// [`EncodeError::Level`] for a level out of range, [`EncodeError::CodecDisabled`] in a build without the codec,
+/// [`EncodeError::Codec`] where the library fails. `out` is then as long as it was.
 pub(crate) fn compress(
     codec: Codec,
-    _level: Option<i32>,
-    _magic: Magic,
-    _input: &[u8],
-    _out: &mut BytesMut,
+    level: Option<i32>,
+    magic: Magic,
+    input: &[u8],
+    out: &mut BytesMut,
 ) -> Result<(), EncodeError> {
-    Err(EncodeError::CodecDisabled { codec })
+    // Only lz4 asks for it, and that may be off; snappy has no levels.
+    let _ = (level, magic);
+    let start = out.len();
+    let compressed = match codec {
+        Codec::None => {
+            out.extend_from_slice(input);
+            Ok(())
+        }
+        #[cfg(feature = "gzip")]
+        Codec::Gzip => gzip::compress(checked_level(codec, level, -1, 9)?, input, out),
+        #[cfg(feature = "snappy")]
+        Codec::Snappy => snappy::compress(input, out),
+        #[cfg(feature = "lz4")]
+        Codec::Lz4 => {
+            checked_level(codec, level, 1, 17)?;
+            lz4::compress(magic, input, out)
+        }
+        #[cfg(feature = "zstd")]
+        Codec::Zstd => zstd::compress(checked_level(codec, level, -(1 << 17), 22)?, input, out),
+        #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
+        _ => return Err(EncodeError::CodecDisabled { codec }),
+    };
+    compressed.map_err(|what| {
+        out.truncate(start);
+        EncodeError::codec(codec, what)
+    })
 }
+
+/// The level if it is the codec's; gzip has no 0.
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
+fn checked_level(
+    codec: Codec,
+    level: Option<i32>,
+    lowest: i32,
+    highest: i32,
+) -> Result<Option<i32>, EncodeError> {
+    match level {
+        Some(level) if !(lowest..=highest).contains(&level) || (codec == Codec::Gzip && level == 0) => {
+            Err(EncodeError::Level { codec, level, lowest, highest })
+        }
+        level => Ok(level),
+    }
+}
+
+/// Why a payload did not decompress.
+#[derive(Debug)]
+enum Fault {
+    /// The bytes are not what the codec writes; `at` counts from the payload's first byte.
+    #[cfg_attr(not(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd")), expect(dead_code))]
+    Broken { at: usize, what: Cow<'static, str> },
+    /// More bytes came out than the caller allows.
+    TooLarge,
+}
+
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
+impl Fault {
+    #[cold]
+    fn broken(at: usize, what: impl Into<Cow<'static, str>>) -> Fault {
+        Fault::Broken { at, what: what.into() }
+    }
+}
+
+/// Where decompressed bytes go: the end of the caller's vector, and how many may be put there.
+///
+/// Never more than `limit` bytes stand behind `start` when a codec returns.
+struct Sink<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    limit: usize,
+}
+
+impl Sink<'_> {
+    /// The bytes put there so far.
+    fn produced(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// The bytes that may still be put there.
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.produced())
+    }
+
+    /// Appends bytes that need no decoding.
+    fn copy(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let fitting = bytes.len().min(self.room());
+        self.out.extend_from_slice(&bytes[..fitting]);
+        if fitting < bytes.len() { Err(Fault::TooLarge) } else { Ok(()) }
+    }
+
+    /// Lets `decode` write into `len` new bytes and keeps as many of them as it says, none if it fails.
+    ///
+    /// The caller bounds `len` by [`Sink::room`] and by the bytes that are really there to be decoded.
+    #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy"))]
+    fn fill<E>(
+        &mut self,
+        len: usize,
+        decode: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let before = self.out.len();
+        self.out.resize(before + len, 0);
+        let written = decode(&mut self.out[before..]);
+        self.out.truncate(before + written.as_ref().map_or(0, |written| *written));
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests;

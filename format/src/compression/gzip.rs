@@ -1,0 +1,210 @@
+//! gzip: the members of RFC 1952 around deflate streams.
+//!
+//! The framing is that of `java.util.zip.GZIPInputStream`, which decides from the contents of its 8 KiB input buffer
+//! whether it looks for another member behind a trailer. So the reader here keeps count of where that buffer would
+//! end:
+//!
+//! | behind a member | |
+//! |---|---|
+//! | 18 bytes or fewer, all of them in the buffer and the payload at its end | ignored, whatever they are |
+//! | no member header, or a cut or damaged one | ignored |
+//! | a member header | the member counts: its data follows, and a fault in it is an error |
+//!
+//! Of a header, the method and, where there is one, the checksum over it count; the reserved flags, the time, the
+//! extra flags and the system do not.
+
+use std::borrow::Cow;
+
+use bytes::BytesMut;
+use crc32fast::Hasher;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+use super::{Fault, Sink};
+
+const HEADER_LEN: usize = 10;
+const TRAILER_LEN: usize = 8;
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+const METHOD_DEFLATE: u8 = 8;
+
+const FLAG_HEADER_CRC: u8 = 1 << 1;
+const FLAG_EXTRA: u8 = 1 << 2;
+const FLAG_NAME: u8 = 1 << 3;
+const FLAG_COMMENT: u8 = 1 << 4;
+
+/// A header as `java.util.zip.GZIPOutputStream` writes it: no flags, no time, "unknown" for the system.
+const HEADER: [u8; HEADER_LEN] = [MAGIC[0], MAGIC[1], METHOD_DEFLATE, 0, 0, 0, 0, 0, 0, 0xff];
+
+/// The input buffer of Kafka's gzip reader, and the most that may lie in it unread for the reader not to look for
+/// another member: this trailer, a header, that member's trailer.
+const READER_BUFFER: usize = 8 * 1024;
+const READER_IGNORES: usize = TRAILER_LEN + HEADER_LEN + TRAILER_LEN;
+
+/// The least and the most that is decoded or encoded between two looks at the room.
+const STEP_MIN: usize = 4 * 1024;
+const STEP_MAX: usize = 1024 * 1024;
+
+/// Decodes all members.
+pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    let mut inflater = Decompress::new(false);
+    let mut data = member_header(input, 0)?;
+    let mut buffered = data;
+    loop {
+        let (end, crc, size) = inflate(&mut inflater, input, data, sink)?;
+        let next = trailer(input, end, crc, size)?;
+
+        // The buffer is filled again only when all of it has been taken.
+        buffered += end.saturating_sub(buffered).next_multiple_of(READER_BUFFER);
+        buffered = buffered.min(input.len());
+        let unread = buffered.saturating_sub(end);
+        if unread <= READER_IGNORES && input.len() <= buffered.max(next) {
+            return Ok(());
+        }
+        let Ok(next_data) = member_header(input, next) else { return Ok(()) };
+        inflater.reset(false);
+        data = next_data;
+        buffered = buffered.max(data);
+    }
+}
+
+/// Encodes one member at `level`, -1 and `None` being 6.
+pub(super) fn compress(
+    level: Option<i32>,
+    input: &[u8],
+    out: &mut BytesMut,
+) -> Result<(), Cow<'static, str>> {
+    let level = level.and_then(|level| u32::try_from(level).ok()).unwrap_or(6);
+    let mut deflater = Compress::new(Compression::new(level), false);
+    out.extend_from_slice(&HEADER);
+    let mut taken = 0;
+    let mut step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
+    loop {
+        let before = out.len();
+        let (in_before, out_before) = (deflater.total_in(), deflater.total_out());
+        out.resize(before + step, 0);
+        let status = deflater.compress(&input[taken..], &mut out[before..], FlushCompress::Finish);
+        taken += (deflater.total_in() - in_before) as usize;
+        out.truncate(before + (deflater.total_out() - out_before) as usize);
+        match status {
+            Ok(Status::StreamEnd) => break,
+            // Full: more room is all it wants.
+            Ok(_) if out.len() == before + step => step = (step * 2).min(STEP_MAX),
+            Ok(_) => return Err("the compressor stopped in the middle".into()),
+            Err(error) => return Err(error.to_string().into()),
+        }
+    }
+    out.extend_from_slice(&to_le_bytes(crc32fast::hash(input)));
+    out.extend_from_slice(&to_le_bytes(input.len() as u32));
+    Ok(())
+}
+
+/// Checks the member header at `at` and returns where its data begins.
+fn member_header(input: &[u8], at: usize) -> Result<usize, Fault> {
+    let cut = || Fault::broken(input.len(), "the member header is cut");
+    let header = input.get(at..).unwrap_or_default();
+    if header.len() >= MAGIC.len() && header[..MAGIC.len()] != MAGIC {
+        return Err(Fault::broken(at, "no gzip member: wrong magic"));
+    }
+    let fixed = header.get(..HEADER_LEN).ok_or_else(cut)?;
+    if fixed[2] != METHOD_DEFLATE {
+        return Err(Fault::broken(at + 2, "compression method other than deflate"));
+    }
+    let flags = fixed[3];
+    let mut len = HEADER_LEN;
+    if flags & FLAG_EXTRA != 0 {
+        let extra = header.get(len..).and_then(|rest| rest.first_chunk()).ok_or_else(cut)?;
+        len += 2 + usize::from(le_u16(*extra));
+    }
+    for flag in [FLAG_NAME, FLAG_COMMENT] {
+        if flags & flag != 0 {
+            let text = header.get(len..).ok_or_else(cut)?;
+            len += 1 + text.iter().position(|byte| *byte == 0).ok_or_else(cut)?;
+        }
+    }
+    let covered = header.get(..len).ok_or_else(cut)?;
+    if flags & FLAG_HEADER_CRC != 0 {
+        let stored = header[len..].first_chunk().ok_or_else(cut)?;
+        if le_u16(*stored) != crc32fast::hash(covered) as u16 {
+            return Err(Fault::broken(at + len, "wrong checksum of the member header"));
+        }
+        len += 2;
+    }
+    Ok(at + len)
+}
+
+/// Decodes one deflate stream; returns its end in `input`, and the checksum and size of what came out.
+fn inflate(
+    inflater: &mut Decompress,
+    input: &[u8],
+    begin: usize,
+    sink: &mut Sink<'_>,
+) -> Result<(usize, u32, u64), Fault> {
+    let mut crc = Hasher::new();
+    let mut at = begin;
+    loop {
+        let step = (input.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX).min(sink.room());
+        let (in_before, out_before) = (inflater.total_in(), inflater.total_out());
+        let (status, written) = if step == 0 {
+            // The stream may end here, or what comes out next is too much.
+            let mut beyond = [0];
+            let status = inflater.decompress(&input[at..], &mut beyond, FlushDecompress::None);
+            if inflater.total_out() > out_before {
+                return Err(Fault::TooLarge);
+            }
+            (status, 0)
+        } else {
+            let mut status = Ok(Status::Ok);
+            let before = sink.out.len();
+            let written = sink.fill(step, |room| {
+                status = inflater.decompress(&input[at..], room, FlushDecompress::None);
+                Ok::<_, Fault>((inflater.total_out() - out_before) as usize)
+            })?;
+            crc.update(&sink.out[before..]);
+            (status, written)
+        };
+        let taken = (inflater.total_in() - in_before) as usize;
+        at += taken;
+        match status {
+            Ok(Status::StreamEnd) => return Ok((at, crc.finalize(), inflater.total_out())),
+            Ok(_) if taken == 0 && written == 0 => {
+                return Err(Fault::broken(input.len(), "the deflate stream is cut"));
+            }
+            Ok(_) => {}
+            Err(error) => return Err(Fault::broken(at, error.to_string())),
+        }
+    }
+}
+
+/// Checks the trailer at `at` against what was decoded and returns where it ends.
+fn trailer(input: &[u8], at: usize, crc: u32, size: u64) -> Result<usize, Fault> {
+    let Some([crc_0, crc_1, crc_2, crc_3, size_0, size_1, size_2, size_3]) =
+        input.get(at..).and_then(|rest| rest.first_chunk::<TRAILER_LEN>())
+    else {
+        return Err(Fault::broken(input.len(), "the member trailer is cut"));
+    };
+    if le_u32([*crc_0, *crc_1, *crc_2, *crc_3]) != crc {
+        return Err(Fault::broken(at, "wrong checksum of the member"));
+    }
+    // The size is kept modulo 2^32.
+    if le_u32([*size_0, *size_1, *size_2, *size_3]) != size as u32 {
+        return Err(Fault::broken(at + 4, "wrong size of the member"));
+    }
+    Ok(at + TRAILER_LEN)
+}
+
+#[expect(clippy::little_endian_bytes, reason = "RFC 1952 has it so")]
+fn le_u16(bytes: [u8; 2]) -> u16 {
+    u16::from_le_bytes(bytes)
+}
+
+#[expect(clippy::little_endian_bytes, reason = "RFC 1952 has it so")]
+fn le_u32(bytes: [u8; 4]) -> u32 {
+    u32::from_le_bytes(bytes)
+}
+
+#[expect(clippy::little_endian_bytes, reason = "RFC 1952 has it so")]
+fn to_le_bytes(value: u32) -> [u8; 4] {
+    value.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! snappy: the stream of snappy-java ("xerial") around raw snappy blocks, not snappy's own frame format.
+//!
+//! ```text
+//! header, 16 bytes: 82 53 4e 41 50 50 59 00 | version i32 = 1 | least compatible version i32 = 1
+//! chunk, repeated:  length i32 | raw snappy block of that length
+//! ```
+//!
+//! All integers are big-endian; there is no checksum and no end mark. A payload without the header is one raw block,
+//! which some clients send. The four bytes that begin a header, where a chunk's length should stand, begin another
+//! stream; fewer than four bytes behind the last chunk are ignored.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut, BytesMut};
+use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
+
+use super::{Fault, Sink};
+
+const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
+const VERSION: i32 = 1;
+const HEADER_LEN: usize = MAGIC.len() + 4 + 4;
+const LENGTH_LEN: usize = 4;
+
+/// The first half of the magic read as a chunk's length.
+const MAGIC_AS_LENGTH: i32 = i32::from_be_bytes([MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3]]);
+
+/// The input bytes of a chunk that is written; chunks that are read may have more.
+const CHUNK_INPUT_LEN: usize = 32 * 1024;
+/// The most compressed bytes of a chunk that snappy-java reads.
+const CHUNK_LEN_MAX: usize = 512 * 1024 * 1024;
+/// A block expands less than this: the best copy makes 64 bytes of 3.
+const EXPANSION_MAX: usize = 22;
+/// A block begins with its decoded length, a varint of at most this many bytes.
+const BLOCK_LENGTH_LEN_MAX: usize = 5;
+
+/// Decodes all chunks, or the one raw block.
+pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    if input.is_empty() {
+        return Err(Fault::broken(0, "empty payload"));
+    }
+    if input.len() < HEADER_LEN || !input.starts_with(&MAGIC) {
+        return block(input, 0, sink);
+    }
+    // The versions of the first header are not looked at.
+    let mut at = HEADER_LEN;
+    while let Some(length) = i32_at(input, at) {
+        if length == MAGIC_AS_LENGTH {
+            at = further_header(input, at)?;
+            continue;
+        }
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= CHUNK_LEN_MAX)
+            .ok_or_else(|| Fault::broken(at, format!("chunk length {length}")))?;
+        at += LENGTH_LEN;
+        let chunk = input[at..].get(..length).ok_or_else(|| Fault::broken(input.len(), "the chunk is cut"))?;
+        block(chunk, at, sink)?;
+        at += length;
+    }
+    Ok(())
+}
+
+/// Encodes one stream.
+pub(super) fn compress(input: &[u8], out: &mut BytesMut) -> Result<(), Cow<'static, str>> {
+    out.extend_from_slice(&MAGIC);
+    out.put_i32(VERSION);
+    out.put_i32(VERSION);
+    let mut encoder = Encoder::new();
+    for chunk in input.chunks(CHUNK_INPUT_LEN) {
+        let at = out.len();
+        let block_at = at + LENGTH_LEN;
+        out.resize(block_at + max_compress_len(chunk.len()), 0);
+        let length = encoder.compress(chunk, &mut out[block_at..]).map_err(|error| error.to_string())?;
+        // At most 38 KiB.
+        out[at..block_at].copy_from_slice(&(length as i32).to_be_bytes());
+        out.truncate(block_at + length);
+    }
+    Ok(())
+}
+
+/// Checks the header of a further stream at `at` and returns where it ends.
+fn further_header(input: &[u8], at: usize) -> Result<usize, Fault> {
+    let header = input[at..]
+        .get(..HEADER_LEN)
+        .ok_or_else(|| Fault::broken(input.len(), "the header of a further stream is cut"))?;
+    if !header.starts_with(&MAGIC) {
+        return Err(Fault::broken(at, "wrong magic of a further stream"));
+    }
+    match i32_at(header, MAGIC.len()) {
+        Some(version) if version < VERSION => {
+            Err(Fault::broken(at + MAGIC.len(), format!("version {version} of a further stream")))
+        }
+        _ => Ok(at + HEADER_LEN),
+    }
+}
+
+/// Decodes one raw block that stands at `at`.
+fn block(block: &[u8], at: usize, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    let broken = |error: snap::Error| Fault::broken(at, error.to_string());
+    if block.is_empty() {
+        return Err(Fault::broken(at, "a block of no bytes"));
+    }
+    if block.iter().take(BLOCK_LENGTH_LEN_MAX).all(|byte| byte & 0x80 != 0) {
+        return Err(Fault::broken(at, "overlong length of a block"));
+    }
+    let length = decompress_len(block).map_err(broken)?;
+    if length / EXPANSION_MAX > block.len() {
+        return Err(Fault::broken(at, format!("a block of {} bytes that declares {length}", block.len())));
+    }
+    if length > sink.room() {
+        return Err(Fault::TooLarge);
+    }
+    sink.fill(length, |room| Decoder::new().decompress(block, room)).map_err(broken)?;
+    Ok(())
+}
+
+fn i32_at(input: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(*input.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! zstd: plain zstd frames, one behind the other.
+//!
+//! | payload | |
+//! |---|---|
+//! | nothing at all | decodes to nothing |
+//! | frames, skippable ones among them, one behind the other | their contents |
+//! | the first frame cut | error |
+//! | behind a whole frame: bytes that begin no frame | error |
+//! | behind a whole frame: a frame that is cut | quiet end: its complete blocks count |
+//!
+//! The last row is how zstd-jni keeps its books: it forgets that a frame was whole when it takes the next piece of
+//! input, and pieces are [`PIECE_LEN`] bytes. So a cut frame that reaches over the end of a piece is an error again.
+//!
+//! Written is one frame in streaming mode, as zstd-jni does it: without content size and checksum, flushed before it
+//! is ended, so that an empty last block stands at its end.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use bytes::BytesMut;
+use zstd::zstd_safe::{
+    CCtx, CParameter, DCtx, ErrorCode, InBuffer, OutBuffer, ResetDirective, SafeResult, get_error_name,
+};
+
+use super::{Fault, Sink};
+
+/// What zstd-jni reads at a time.
+const PIECE_LEN: usize = 131_075;
+
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The largest window that is read.
+const WINDOW_LEN_MAX: u64 = 128 * 1024 * 1024;
+/// The level of a writer that names none.
+const LEVEL_DEFAULT: i32 = 3;
+
+/// The least and the most room that is made at a time.
+const STEP_MIN: usize = 16 * 1024;
+const STEP_MAX: usize = 4 * 1024 * 1024;
+
+/// The largest context that a thread keeps for its next batch. The default level needs about 4 MiB.
+const KEPT_LEN_MAX: usize = 16 * 1024 * 1024;
+
+thread_local! {
+    // Setting up a context costs as much as a small batch.
+    static DECODER: Cell<Option<DCtx<'static>>> = const { Cell::new(None) };
+    static ENCODER: Cell<Option<CCtx<'static>>> = const { Cell::new(None) };
+}
+
+/// Decodes all frames.
+pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    if input.is_empty() {
+        return Ok(());
+    }
+    let kept = DECODER.try_with(Cell::take).ok().flatten();
+    let Some(mut context) = kept.or_else(DCtx::try_create) else {
+        return Err(Fault::broken(0, "no memory for a decompressor"));
+    };
+    let decompressed = frames(&mut context, input, sink);
+    if context.sizeof() <= KEPT_LEN_MAX {
+        // Where the thread is being torn down there is nothing to keep it for.
+        let _ = DECODER.try_with(|kept| kept.set(Some(context)));
+    }
+    decompressed
+}
+
+/// Encodes one frame at `level`, `None` being 3.
+pub(super) fn compress(
+    level: Option<i32>,
+    input: &[u8],
+    out: &mut BytesMut,
+) -> Result<(), Cow<'static, str>> {
+    let kept = ENCODER.try_with(Cell::take).ok().flatten();
+    let Some(mut context) = kept.or_else(CCtx::try_create) else {
+        return Err("no memory for a compressor".into());
+    };
+    let compressed = frame(&mut context, level.unwrap_or(LEVEL_DEFAULT), input, out);
+    if context.sizeof() <= KEPT_LEN_MAX {
+        let _ = ENCODER.try_with(|kept| kept.set(Some(context)));
+    }
+    compressed.map_err(|code| get_error_name(code).into())
+}
+
+fn frames(context: &mut DCtx<'_>, input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    let mut source = InBuffer::around(input);
+    let mut whole_until = None;
+    while source.pos() < input.len() {
+        let begin = source.pos();
+        if window_len(&input[begin..]).is_some_and(|len| len > WINDOW_LEN_MAX) {
+            return Err(Fault::broken(begin, "a window beyond 128 MiB"));
+        }
+        reset(context.reset(ResetDirective::SessionOnly))?;
+        if one_frame(context, &mut source, sink)? {
+            whole_until = Some(source.pos());
+            continue;
+        }
+        let last_piece = (input.len() - 1) / PIECE_LEN * PIECE_LEN;
+        if whole_until.is_none_or(|end| end <= last_piece) {
+            return Err(Fault::broken(input.len(), "the frame is cut"));
+        }
+    }
+    Ok(())
+}
+
+/// Decodes what there is of the frame at the source's position; returns whether it is whole.
+fn one_frame(
+    context: &mut DCtx<'_>,
+    source: &mut InBuffer<'_>,
+    sink: &mut Sink<'_>,
+) -> Result<bool, Fault> {
+    loop {
+        // One byte beyond the limit tells a payload that fits from one that does not.
+        let step = (source.src.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
+        sink.out.reserve(step.min(sink.room().saturating_add(1)));
+        let before = sink.out.len();
+        let mut destination = OutBuffer::around_pos(&mut *sink.out, before);
+        let hint = context.decompress_stream(&mut destination, source);
+        let full = destination.pos() == destination.capacity();
+        if sink.produced() > sink.limit {
+            sink.out.truncate(sink.start + sink.limit);
+            return Err(Fault::TooLarge);
+        }
+        match hint {
+            Ok(0) => return Ok(true),
+            Ok(_) if source.pos() == source.src.len() && !full => return Ok(false),
+            Ok(_) => {}
+            Err(code) => return Err(Fault::broken(source.pos(), get_error_name(code))),
+        }
+    }
+}
+
+/// The window that the frame at the beginning of `bytes` asks for, `None` where its header is not all there or it is
+/// no data frame.
+fn window_len(bytes: &[u8]) -> Option<u64> {
+    let rest = bytes.strip_prefix(&MAGIC)?;
+    let (descriptor, rest) = rest.split_first()?;
+    if descriptor & 0x20 == 0 {
+        let window = rest.first()?;
+        let base = 1 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // A single segment: the window is the content, whose size stands behind the dictionary id.
+    let rest = rest.get([0, 1, 2, 4][usize::from(descriptor & 3)]..)?;
+    let mut len = 0;
+    for byte in rest.get(..1 << (descriptor >> 6))?.iter().rev() {
+        len = len << 8 | u64::from(*byte);
+    }
+    Some(if descriptor >> 6 == 1 { len + 256 } else { len })
+}
+
+fn frame(
+    context: &mut CCtx<'_>,
+    level: i32,
+    input: &[u8],
+    out: &mut BytesMut,
+) -> Result<(), ErrorCode> {
+    context.reset(ResetDirective::SessionOnly)?;
+    context.set_parameter(CParameter::CompressionLevel(level))?;
+    let mut source = InBuffer::around(input);
+    let mut step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
+    // All three steps are repeated until they have nothing left to do: take the input, flush, end.
+    while source.pos() < input.len() {
+        write(out, &mut step, |room| context.compress_stream(room, &mut source))?;
+    }
+    while write(out, &mut step, |room| context.flush_stream(room))? != 0 {}
+    while write(out, &mut step, |room| context.end_stream(room))? != 0 {}
+    Ok(())
+}
+
+/// Lets `encode` write into `step` new bytes of `out`.
+fn write(
+    out: &mut BytesMut,
+    step: &mut usize,
+    encode: impl FnOnce(&mut OutBuffer<'_, [u8]>) -> SafeResult,
+) -> SafeResult {
+    let before = out.len();
+    out.resize(before + *step, 0);
+    let mut destination = OutBuffer::around(&mut out[before..]);
+    let left = encode(&mut destination);
+    let written = destination.pos();
+    out.truncate(before + written);
+    left
+}
+
+fn reset(result: SafeResult) -> Result<(), Fault> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(code) => Err(Fault::broken(0, get_error_name(code))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
