@@ -141,7 +141,10 @@ fn checked_level(
 #[derive(Debug)]
 enum Fault {
     /// The bytes are not what the codec writes; `at` counts from the payload's first byte.
-    #[cfg_attr(not(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd")), expect(dead_code))]
+    #[cfg_attr(
+        not(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd")),
+        expect(dead_code)
+    )]
     Broken { at: usize, what: Cow<'static, str> },
     /// More bytes came out than the caller allows.
     TooLarge,

@@ -95,6 +95,12 @@ number! {
 }
 or_none!(Sequence(i32));
 
+impl Default for Offset {
+    fn default() -> Offset {
+        Offset::ZERO
+    }
+}
+
 impl Offset {
     /// Offset 0.
     pub const ZERO: Offset = Offset(0);

@@ -77,8 +77,8 @@ pub(super) fn decompress(magic: Magic, input: &[u8], sink: &mut Sink<'_>) -> Res
         }
         at += size;
         if frame.block_checksums {
-            let stored = u32_at(input, at)
-                .ok_or_else(|| Fault::broken(input.len(), "the block checksum is cut"))?;
+            let stored =
+                u32_at(input, at).ok_or_else(|| Fault::broken(input.len(), "the block checksum is cut"))?;
             if stored != XxHash32::oneshot(0, block) {
                 return Err(Fault::broken(at, "wrong checksum of a block"));
             }
@@ -100,11 +100,8 @@ pub(super) fn compress(magic: Magic, input: &[u8], out: &mut BytesMut) -> Result
     let covered = if magic == Magic::V0 { &header[..] } else { &header[MAGIC.len()..] };
     out.put_u8(header_checksum(covered));
 
-    let mut table = if input.len() < usize::from(u16::MAX) {
-        CompressTable::small()
-    } else {
-        CompressTable::large()
-    };
+    let mut table =
+        if input.len() < usize::from(u16::MAX) { CompressTable::small() } else { CompressTable::large() };
     for block in input.chunks(BLOCK_INPUT_LEN) {
         let at = out.len();
         let data_at = at + BLOCK_SIZE_LEN;

@@ -53,7 +53,8 @@ pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault>
             .filter(|length| *length <= CHUNK_LEN_MAX)
             .ok_or_else(|| Fault::broken(at, format!("chunk length {length}")))?;
         at += LENGTH_LEN;
-        let chunk = input[at..].get(..length).ok_or_else(|| Fault::broken(input.len(), "the chunk is cut"))?;
+        let chunk =
+            input[at..].get(..length).ok_or_else(|| Fault::broken(input.len(), "the chunk is cut"))?;
         block(chunk, at, sink)?;
         at += length;
     }

@@ -102,11 +102,7 @@ fn frames(context: &mut DCtx<'_>, input: &[u8], sink: &mut Sink<'_>) -> Result<(
 }
 
 /// Decodes what there is of the frame at the source's position; returns whether it is whole.
-fn one_frame(
-    context: &mut DCtx<'_>,
-    source: &mut InBuffer<'_>,
-    sink: &mut Sink<'_>,
-) -> Result<bool, Fault> {
+fn one_frame(context: &mut DCtx<'_>, source: &mut InBuffer<'_>, sink: &mut Sink<'_>) -> Result<bool, Fault> {
     loop {
         // One byte beyond the limit tells a payload that fits from one that does not.
         let step = (source.src.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
@@ -147,12 +143,7 @@ fn window_len(bytes: &[u8]) -> Option<u64> {
     Some(if descriptor >> 6 == 1 { len + 256 } else { len })
 }
 
-fn frame(
-    context: &mut CCtx<'_>,
-    level: i32,
-    input: &[u8],
-    out: &mut BytesMut,
-) -> Result<(), ErrorCode> {
+fn frame(context: &mut CCtx<'_>, level: i32, input: &[u8], out: &mut BytesMut) -> Result<(), ErrorCode> {
     context.reset(ResetDirective::SessionOnly)?;
     context.set_parameter(CParameter::CompressionLevel(level))?;
     let mut source = InBuffer::around(input);

@@ -1,0 +1,445 @@
+//! Building batches of magic 2.
+//!
+//! Records are written once, into a buffer that the builder keeps from batch to batch; [`RecordBatchBuilder::finish`]
+//! puts the header in front and computes the checksum in one pass over the result.
+
+use bytes::{BufMut, BytesMut};
+
+use super::Attributes;
+use super::header::{
+    ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_OVERHEAD, CRC, EPOCH, LAST_OFFSET_DELTA,
+    LENGTH, LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, PRODUCER_EPOCH, PRODUCER_ID, RECORDS_COUNT, put_at,
+};
+use crate::codec::{Codec, Magic, TimestampType};
+use crate::compression;
+use crate::crc;
+use crate::error::EncodeError;
+use crate::number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use crate::varint;
+
+/// Who wrote a batch: the producer fields of its header.
+#[allow(clippy::exhaustive_structs, reason = "the header has these three fields")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Producer {
+    /// The producer's id.
+    pub id: ProducerId,
+    /// The id's epoch.
+    pub epoch: ProducerEpoch,
+    /// The sequence number of the first record; none in control batches.
+    pub base_sequence: Option<Sequence>,
+}
+
+/// What a batch says of itself in its header.
+#[allow(clippy::exhaustive_structs, reason = "a batch's header; to be used with `..BatchOptions::default()`")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchOptions {
+    /// How the records are compressed. Default: not at all.
+    pub codec: Codec,
+    /// The codec's level; `None` for its own default.
+    pub level: Option<i32>,
+    /// What the timestamps mean. Default: CreateTime.
+    pub timestamp_type: TimestampType,
+    /// The largest timestamp of a LogAppendTime batch; without use in others.
+    pub log_append_time: Option<Timestamp>,
+    /// The base offset. Default: 0.
+    pub base_offset: Offset,
+    /// The leader epoch. Default: none.
+    pub leader_epoch: Option<LeaderEpoch>,
+    /// The producer. Default: none.
+    pub producer: Option<Producer>,
+    /// Whether the batch belongs to a transaction. Default: no.
+    pub transactional: bool,
+    /// Whether the records are control records. Default: no.
+    pub control: bool,
+    /// What the base timestamp is then. Default: none.
+    pub delete_horizon: Option<Timestamp>,
+    /// The batch's last offset, where it is not that of the last record.
+    pub last_offset: Option<Offset>,
+}
+
+/// Builds batches of magic 2, one after the other.
+///
+/// The base offset and the delete horizon are taken from the options when the first record of a batch is appended,
+/// all others when it is finished.
+///
+/// # Examples
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{Batch, BatchOptions, RecordBatchBuilder, Timestamp};
+///
+/// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+/// builder.append(Some(Timestamp::new(1000)), Some(b"k"), Some(b"v"), &[])?;
+/// let mut out = BytesMut::new();
+/// assert_eq!(builder.finish(&mut out)?, Some(70));
+/// assert_eq!(Batch::parse(&out)?.verify()?.crc(), 0x716a_6189);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: Kafka `MemoryRecordsBuilder`.
+#[derive(Debug)]
+pub struct RecordBatchBuilder {
+    options: BatchOptions,
+    /// Zeroes, or records of this and earlier batches; never shorter than `len`.
+    buffer: Vec<u8>,
+    len: usize,
+    count: u32,
+    base_offset: i64,
+    last_offset: i64,
+    base_timestamp: i64,
+    max_timestamp: i64,
+}
+
+/// The most bytes of records that a batch can hold uncompressed.
+const MAX_RECORDS: u64 = i32::MAX as u64 - BATCH_OVERHEAD as u64;
+const FIRST_CAPACITY: usize = 4096;
+
+impl RecordBatchBuilder {
+    /// A builder without records.
+    pub fn new(options: BatchOptions) -> RecordBatchBuilder {
+        RecordBatchBuilder {
+            options,
+            buffer: Vec::new(),
+            len: 0,
+            count: 0,
+            base_offset: 0,
+            last_offset: 0,
+            base_timestamp: -1,
+            max_timestamp: -1,
+        }
+    }
+
+    /// The options.
+    #[inline]
+    pub fn options(&self) -> &BatchOptions {
+        &self.options
+    }
+
+    /// The options, to be changed.
+    #[inline]
+    pub fn options_mut(&mut self) -> &mut BatchOptions {
+        &mut self.options
+    }
+
+    /// Whether no record has been appended since the last batch.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many records have been appended since the last batch.
+    #[inline]
+    pub fn record_count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The size of the batch as it is, before compression.
+    #[inline]
+    pub fn uncompressed_size(&self) -> usize {
+        BATCH_OVERHEAD + self.len
+    }
+
+    /// The largest timestamp of the records so far, or the append time of a LogAppendTime batch.
+    #[inline]
+    pub fn max_timestamp(&self) -> Option<Timestamp> {
+        match self.options.timestamp_type {
+            TimestampType::LogAppendTime => self.options.log_append_time,
+            TimestampType::CreateTime => Timestamp::from_raw(self.max_timestamp),
+        }
+    }
+
+    /// The offset of the last record so far.
+    #[inline]
+    pub fn last_offset(&self) -> Option<Offset> {
+        if self.count == 0 { None } else { Some(Offset::new(self.last_offset)) }
+    }
+
+    /// Appends a record at the offset after the last one, the base offset at first, and returns that offset.
+    ///
+    /// # Errors
+    /// Those of [`append_at`](RecordBatchBuilder::append_at).
+    #[inline]
+    pub fn append(
+        &mut self,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<Offset, EncodeError> {
+        let offset = match self.last_offset() {
+            Some(last) => last.next(),
+            None => self.options.base_offset,
+        };
+        self.append_at(offset, timestamp, key, value, headers)?;
+        Ok(offset)
+    }
+
+    /// Appends a record. The bytes are copied; nothing changes where it fails.
+    ///
+    /// # Errors
+    /// [`EncodeError::OffsetNotIncreasing`] unless the offset is above the last record's;
+    /// [`EncodeError::OffsetOutOfRange`] where it is too far from the base offset; [`EncodeError::NegativeTimestamp`];
+    /// [`EncodeError::TooLarge`] where the records would exceed what a 32-bit size can say.
+    #[inline]
+    pub fn append_at(
+        &mut self,
+        offset: Offset,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<(), EncodeError> {
+        let time = Timestamp::to_raw(timestamp);
+        if time < -1 {
+            return Err(EncodeError::NegativeTimestamp { found: Timestamp::new(time) });
+        }
+        let (base_offset, base_timestamp) = if self.count == 0 {
+            (self.options.base_offset.get(), self.options.delete_horizon.map_or(time, Timestamp::get))
+        } else {
+            if offset.get() <= self.last_offset {
+                return Err(EncodeError::OffsetNotIncreasing {
+                    last: Offset::new(self.last_offset),
+                    found: offset,
+                });
+            }
+            (self.base_offset, self.base_timestamp)
+        };
+        let offset_delta = delta(base_offset, offset)?;
+        self.write(time.wrapping_sub(base_timestamp), offset_delta, key, value, headers)?;
+        if self.count == 0 {
+            self.base_offset = base_offset;
+            self.base_timestamp = base_timestamp;
+            self.max_timestamp = -1;
+        }
+        self.count += 1;
+        self.last_offset = offset.get();
+        self.max_timestamp = self.max_timestamp.max(time);
+        Ok(())
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        timestamp_delta: i64,
+        offset_delta: i32,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<(), EncodeError> {
+        let offset_delta = i64::from(offset_delta);
+        let mut body = 1 + varint::size(timestamp_delta) + varint::size(offset_delta);
+        body += size_with_length(key) + size_with_length(value) + varint::size(headers.len() as i64);
+        for (name, value) in headers {
+            body += size_with_length(Some(name)) + size_with_length(*value);
+        }
+        let start = self.len;
+        let end = start + varint::size(body as i64) + body;
+        if end as u64 > MAX_RECORDS {
+            return Err(EncodeError::TooLarge { size: (BATCH_OVERHEAD + end) as u64 });
+        }
+        if end > self.buffer.len() {
+            self.grow(end);
+        }
+        let into = &mut self.buffer[start..end];
+        let mut at = 0;
+        varint::put(into, &mut at, body as i64);
+        into[at] = 0;
+        at += 1;
+        varint::put(into, &mut at, timestamp_delta);
+        varint::put(into, &mut at, offset_delta);
+        put_bytes(into, &mut at, key);
+        put_bytes(into, &mut at, value);
+        varint::put(into, &mut at, headers.len() as i64);
+        for (name, value) in headers {
+            put_bytes(into, &mut at, Some(name));
+            put_bytes(into, &mut at, *value);
+        }
+        debug_assert_eq!(at, into.len());
+        self.len = end;
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self, needed: usize) {
+        self.buffer.resize(needed.max(self.buffer.len() * 2).max(FIRST_CAPACITY), 0);
+    }
+
+    /// Drops the records appended since the last batch; the buffer is kept.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.count = 0;
+        self.max_timestamp = -1;
+    }
+
+    /// Appends the batch to `out` and returns its size; the builder is empty again, also after an error, and keeps its
+    /// buffer. Without records nothing is written.
+    ///
+    /// # Errors
+    /// [`EncodeError::Contradiction`] for a transactional batch without producer id, and for a producer id without
+    /// epoch or, unless it is a control batch, without base sequence; [`EncodeError::OffsetOutOfRange`] for the
+    /// `last_offset` of the options; [`EncodeError::Level`], [`EncodeError::Codec`], [`EncodeError::CodecDisabled`];
+    /// [`EncodeError::TooLarge`]. `out` is then as it was.
+    pub fn finish(&mut self, out: &mut BytesMut) -> Result<Option<usize>, EncodeError> {
+        if self.count == 0 {
+            return Ok(None);
+        }
+        let start = out.len();
+        let result = self.write_batch(out);
+        self.clear();
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result.map(Some)
+    }
+
+    fn write_batch(&self, out: &mut BytesMut) -> Result<usize, EncodeError> {
+        let options = &self.options;
+        check_producer(options)?;
+        let last_offset = options.last_offset.unwrap_or(Offset::new(self.last_offset));
+        let header = HeaderFields {
+            codec: options.codec,
+            base_offset: self.base_offset,
+            last_offset_delta: delta(self.base_offset, last_offset)?,
+            base_timestamp: self.base_timestamp,
+            max_timestamp: Timestamp::to_raw(self.max_timestamp()),
+            delete_horizon: options.delete_horizon.is_some(),
+            count: self.count,
+        };
+        let records = &self.buffer[..self.len];
+        let start = out.len();
+        out.reserve(BATCH_OVERHEAD + if options.codec == Codec::None { records.len() } else { 0 });
+        out.put_slice(&header.encode(options));
+        match options.codec {
+            Codec::None => out.put_slice(records),
+            codec => compression::compress(codec, options.level, Magic::V2, records, out)?,
+        }
+        seal(&mut out[start..])
+    }
+
+    /// Appends a batch of its header alone, as compaction leaves one whose records are all gone: of the options' base
+    /// offset, timestamp type, leader epoch, producer, transactional and control flags. Returns its size. Records
+    /// appended before are dropped.
+    ///
+    /// # Errors
+    /// [`EncodeError::OffsetOutOfRange`].
+    ///
+    /// Source: Kafka `DefaultRecordBatch.writeEmptyHeader`.
+    pub fn finish_empty(
+        &mut self,
+        out: &mut BytesMut,
+        last_offset: Offset,
+        max_timestamp: Option<Timestamp>,
+    ) -> Result<usize, EncodeError> {
+        self.clear();
+        let base_offset = self.options.base_offset.get();
+        let header = HeaderFields {
+            codec: Codec::None,
+            base_offset,
+            last_offset_delta: delta(base_offset, last_offset)?,
+            base_timestamp: -1,
+            max_timestamp: Timestamp::to_raw(max_timestamp),
+            delete_horizon: false,
+            count: 0,
+        };
+        let start = out.len();
+        out.put_slice(&header.encode(&self.options));
+        seal(&mut out[start..])
+    }
+}
+
+/// The fields of a header that do not come from the options as they are.
+struct HeaderFields {
+    codec: Codec,
+    base_offset: i64,
+    last_offset_delta: i32,
+    base_timestamp: i64,
+    max_timestamp: i64,
+    delete_horizon: bool,
+    count: u32,
+}
+
+impl HeaderFields {
+    /// The header, but for length and checksum.
+    fn encode(&self, options: &BatchOptions) -> [u8; BATCH_OVERHEAD] {
+        let attributes = Attributes::of(
+            self.codec,
+            options.timestamp_type,
+            options.transactional,
+            options.control,
+            self.delete_horizon,
+        );
+        let (id, epoch, sequence) = match options.producer {
+            Some(producer) => {
+                (producer.id.get(), producer.epoch.get(), Sequence::to_raw(producer.base_sequence))
+            }
+            None => (-1, -1, -1),
+        };
+        let mut bytes = [0; BATCH_OVERHEAD];
+        put_at(&mut bytes, BASE_OFFSET, self.base_offset.to_be_bytes());
+        put_at(&mut bytes, EPOCH, LeaderEpoch::to_raw(options.leader_epoch).to_be_bytes());
+        put_at(&mut bytes, MAGIC, Magic::V2.get().to_be_bytes());
+        put_at(&mut bytes, ATTRIBUTES, attributes.get().to_be_bytes());
+        put_at(&mut bytes, LAST_OFFSET_DELTA, self.last_offset_delta.to_be_bytes());
+        put_at(&mut bytes, BASE_TIMESTAMP, self.base_timestamp.to_be_bytes());
+        put_at(&mut bytes, MAX_TIMESTAMP, self.max_timestamp.to_be_bytes());
+        put_at(&mut bytes, PRODUCER_ID, id.to_be_bytes());
+        put_at(&mut bytes, PRODUCER_EPOCH, epoch.to_be_bytes());
+        put_at(&mut bytes, BASE_SEQUENCE, sequence.to_be_bytes());
+        put_at(&mut bytes, RECORDS_COUNT, self.count.to_be_bytes());
+        bytes
+    }
+}
+
+/// Writes length and checksum of a batch that is whole otherwise.
+fn seal(batch: &mut [u8]) -> Result<usize, EncodeError> {
+    let size = batch.len();
+    if size > i32::MAX as usize {
+        return Err(EncodeError::TooLarge { size: size as u64 });
+    }
+    put_at(batch, LENGTH, ((size - LOG_OVERHEAD) as i32).to_be_bytes());
+    let crc = crc::of_batch(Magic::V2, batch);
+    put_at(batch, CRC, crc.to_be_bytes());
+    Ok(size)
+}
+
+fn check_producer(options: &BatchOptions) -> Result<(), EncodeError> {
+    let producer = options.producer.filter(|producer| producer.id.get() != -1);
+    let what = match producer {
+        None if options.transactional => "a transactional batch without a producer id",
+        Some(producer) if producer.epoch.get() == -1 => "a producer id without an epoch",
+        Some(producer) if Sequence::to_raw(producer.base_sequence) < 0 && !options.control => {
+            "a producer id without a base sequence"
+        }
+        _ => return Ok(()),
+    };
+    Err(EncodeError::Contradiction { what })
+}
+
+#[inline]
+fn delta(base: i64, offset: Offset) -> Result<i32, EncodeError> {
+    offset
+        .get()
+        .checked_sub(base)
+        .and_then(|delta| i32::try_from(delta).ok())
+        .ok_or(EncodeError::OffsetOutOfRange { base: Offset::new(base), found: offset })
+}
+
+/// The bytes of a length field and what it counts.
+#[inline(always)]
+fn size_with_length(bytes: Option<&[u8]>) -> usize {
+    match bytes {
+        Some(bytes) => varint::size(bytes.len() as i64) + bytes.len(),
+        None => 1,
+    }
+}
+
+#[inline(always)]
+fn put_bytes(into: &mut [u8], at: &mut usize, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => {
+            varint::put(into, at, bytes.len() as i64);
+            into[*at..*at + bytes.len()].copy_from_slice(bytes);
+            *at += bytes.len();
+        }
+        None => varint::put(into, at, -1),
+    }
+}

@@ -1,0 +1,96 @@
+//! Walking a buffer from batch to batch.
+
+use std::iter::FusedIterator;
+
+use crate::batch::Batch;
+use crate::batch::header::{LENGTH, LOG_OVERHEAD};
+use crate::error::{DecodeError, Expected, Found, Place};
+use crate::framing::first_batch_size;
+
+/// Walks a buffer in memory from batch to batch.
+///
+/// The walk ends without an error in front of a batch that is not all there, be it one byte of it. It ends with an
+/// error at a size field below 14 (also where no more than 12 bytes are there), at one above the limit or so large
+/// that a batch's size would not fit 32 bits, at a magic outside 0 to 2, and at a batch of magic 2 shorter than its
+/// header. Checksums are not looked at.
+///
+/// Source: Kafka `ByteBufferLogInputStream`.
+#[derive(Clone, Debug)]
+pub struct Batches<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    limit: i32,
+    ended: bool,
+}
+
+impl<'a> Batches<'a> {
+    /// Walks `bytes` from its beginning.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Batches<'a> {
+        Batches::with_limit(bytes, i32::MAX)
+    }
+
+    /// The same, with an error at the first size field above `limit`.
+    #[inline]
+    pub fn with_limit(bytes: &'a [u8], limit: i32) -> Batches<'a> {
+        Batches { bytes, position: 0, limit, ended: false }
+    }
+
+    /// Where the next batch begins; after an error, the batch that has it.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The bytes from the next batch on.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.position..]
+    }
+
+    fn step(&mut self) -> Result<Option<Batch<'a>>, DecodeError> {
+        let rest = self.rest();
+        if let Some(size) = rest.get(LENGTH..LOG_OVERHEAD) {
+            let size = i64::from(crate::batch::header::i32_at(size, 0));
+            if size > i64::from(self.limit) {
+                return Err(DecodeError::corrupt(
+                    "batch length",
+                    Place::Batch(LENGTH),
+                    Expected::AtMost(i64::from(self.limit)),
+                    Found::Value(size),
+                ));
+            }
+        }
+        let Some(size) = first_batch_size(rest)? else { return Ok(None) };
+        if size > i32::MAX as u64 {
+            return Err(DecodeError::illegal(
+                "batch length",
+                Place::Batch(LENGTH),
+                Expected::AtMost(i64::from(i32::MAX) - LOG_OVERHEAD as i64),
+                Found::Value(size as i64 - LOG_OVERHEAD as i64),
+            ));
+        }
+        if size > rest.len() as u64 {
+            return Ok(None);
+        }
+        let batch = Batch::parse(rest)?;
+        self.position += batch.size();
+        Ok(Some(batch))
+    }
+}
+
+impl<'a> Iterator for Batches<'a> {
+    type Item = Result<Batch<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let item = self.step().transpose();
+        self.ended = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+impl FusedIterator for Batches<'_> {}

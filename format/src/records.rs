@@ -1,0 +1,195 @@
+//! The records of a batch, one by one.
+
+use std::iter::FusedIterator;
+
+use crate::batch::Batch;
+use crate::batch::header::{BATCH_OVERHEAD, RECORDS_COUNT};
+use crate::codec::{Codec, TimestampType};
+use crate::compression;
+use crate::error::{DecodeError, Expected, Found, Place};
+use crate::legacy::read as legacy;
+use crate::number::Sequence;
+use crate::record::{Fault, RawRecord, Record, take_record};
+
+/// The records of a batch in order; ends after the first error.
+///
+/// As many records as the header says must be there, each exactly as long as it says, and nothing behind them. Decoding
+/// allocates nothing.
+#[derive(Clone, Debug)]
+pub struct Records<'s> {
+    inner: Inner<'s>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Inner<'s> {
+    V2(V2Records<'s>),
+    Single(legacy::Single<'s>),
+    Wrapped(legacy::Wrapped<'s>),
+}
+
+impl<'s> Records<'s> {
+    #[inline]
+    pub(crate) fn new(inner: Inner<'s>) -> Records<'s> {
+        Records { inner }
+    }
+}
+
+impl<'s> Iterator for Records<'s> {
+    type Item = Result<Record<'s>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.inner {
+            Inner::V2(records) => records.next(),
+            Inner::Single(record) => record.next(),
+            Inner::Wrapped(records) => records.next(),
+        }
+    }
+}
+
+impl FusedIterator for Records<'_> {}
+
+/// The records of a batch of magic 2.
+#[derive(Clone, Debug)]
+pub(crate) struct V2Records<'s> {
+    data: &'s [u8],
+    total: usize,
+    left: i32,
+    count: i32,
+    compressed: bool,
+    ended: bool,
+    base_offset: i64,
+    base_timestamp: i64,
+    append_time: Option<i64>,
+    base_sequence: i32,
+}
+
+impl<'s> V2Records<'s> {
+    #[inline]
+    pub(crate) fn open<'a: 's>(
+        batch: &Batch<'a>,
+        scratch: &'s mut Vec<u8>,
+        limit: usize,
+    ) -> Result<V2Records<'s>, DecodeError> {
+        let header = batch.header();
+        let codec = header.codec()?;
+        let count = header.raw_records_count();
+        let payload = &batch.as_bytes()[BATCH_OVERHEAD..];
+        let data = if count == 0 {
+            &[]
+        } else if codec == Codec::None {
+            payload
+        } else {
+            // zstd, unlike the others, is not opened before the count is looked at.
+            if codec == Codec::Zstd && count < 0 {
+                return Err(negative_count(count));
+            }
+            scratch.clear();
+            compression::decompress(codec, header.magic(), payload, scratch, limit)?;
+            &scratch[..]
+        };
+        if count < 0 {
+            return Err(negative_count(count));
+        }
+        Ok(V2Records {
+            data,
+            total: data.len(),
+            left: count,
+            count,
+            compressed: codec != Codec::None,
+            ended: false,
+            base_offset: header.raw_base_offset(),
+            base_timestamp: header.raw_base_timestamp(),
+            append_time: match header.attributes().timestamp_type() {
+                TimestampType::LogAppendTime => Some(header.raw_max_timestamp()),
+                TimestampType::CreateTime => None,
+            },
+            base_sequence: header.raw_base_sequence(),
+        })
+    }
+
+    /// The next record with its deltas as they stand there; the end is checked as [`Records`] says.
+    #[inline(always)]
+    pub(crate) fn next_raw(&mut self) -> Option<Result<RawRecord<'s>, DecodeError>> {
+        if self.left == 0 {
+            return self.end();
+        }
+        self.left -= 1;
+        match take_record(&mut self.data) {
+            Ok(record) => Some(Ok(record)),
+            Err(fault) => Some(Err(self.fault(fault))),
+        }
+    }
+
+    #[inline]
+    fn end(&mut self) -> Option<Result<RawRecord<'s>, DecodeError>> {
+        if self.ended || self.data.is_empty() {
+            return None;
+        }
+        self.ended = true;
+        let place = self.place(self.data.len());
+        let found = Found::Bytes(self.data.len() as u64);
+        Some(Err(DecodeError::invalid("end of the records", place, Expected::Bytes(0), found)))
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: Fault) -> DecodeError {
+        let got = self.count - self.left - 1;
+        self.left = 0;
+        self.ended = true;
+        if self.data.is_empty() {
+            let expected = Expected::Exactly(i64::from(self.count));
+            let place = Place::Batch(RECORDS_COUNT);
+            return DecodeError::invalid("records count", place, expected, Found::Value(i64::from(got)));
+        }
+        fault.at(|remaining| self.place(remaining))
+    }
+
+    fn place(&self, remaining: usize) -> Place {
+        let at = self.total.saturating_sub(remaining);
+        if self.compressed { Place::Records(at) } else { Place::Batch(BATCH_OVERHEAD + at) }
+    }
+
+    /// The timestamp of a record with this delta.
+    #[inline(always)]
+    pub(crate) fn timestamp(&self, delta: i64) -> i64 {
+        match self.append_time {
+            Some(time) => time,
+            None => self.base_timestamp.wrapping_add(delta),
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Result<Record<'s>, DecodeError>> {
+        let raw = match self.next_raw()? {
+            Ok(raw) => raw,
+            Err(error) => return Some(Err(error)),
+        };
+        let sequence = if self.base_sequence >= 0 {
+            Sequence::new(self.base_sequence).increment(raw.offset_delta).get()
+        } else {
+            -1
+        };
+        Some(Ok(Record {
+            offset: self.base_offset.wrapping_add(i64::from(raw.offset_delta)),
+            timestamp: self.timestamp(raw.timestamp_delta),
+            key: raw.key,
+            value: raw.value,
+            headers: raw.headers,
+            header_count: raw.header_count,
+            sequence,
+            size: raw.size,
+            attributes: raw.attributes,
+        }))
+    }
+}
+
+#[cold]
+fn negative_count(count: i32) -> DecodeError {
+    DecodeError::invalid(
+        "records count",
+        Place::Batch(RECORDS_COUNT),
+        Expected::AtLeast(0),
+        Found::Value(i64::from(count)),
+    )
+}
