@@ -1,2 +1,68 @@
 //! Append-only files over interchangeable I/O backends, with marks for what is accepted, stable and durable.
-#![forbid(unsafe_code)]
+//!
+//! A [`Backend`] is an engine, chosen at run time by a value: [`open`]`("std")` for files of the operating system,
+//! [`open`]`("memory")` for a file system in memory. It opens [`RawFile`]s, on which operations are submitted at
+//! positions, and has a [`Namespace`] for directories and whole small files. Above a file stands an [`Appender`],
+//! whose [`Marks`] tell what was accepted, what the file itself returns, and what survives power loss; after a failed
+//! sync it is fenced and acknowledges nothing any more.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use kseg_io_backends::{Backend, OpenHow, appender, open};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let backend = open("memory")?;
+//! backend.names().create_dir_all(Path::new("topic-0"))?;
+//! let file = backend.open(Path::new("topic-0/00000000000000000000.log"), OpenHow::CreateNew)?;
+//!
+//! let log = appender(file, 0)?;
+//! let range = log.append(bytes::Bytes::from_static(b"a batch").into())?;
+//! assert_eq!(range, 0..7);
+//! assert_eq!((log.marks().accepted(), log.marks().durable()), (7, 0));
+//!
+//! let mut bytes = [0; 16];
+//! let count = log.read_at(&mut bytes, 2)?;
+//! assert_eq!(&bytes[..count], b"batch");
+//!
+//! assert_eq!(log.flush()?, 7);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//! - `testing`: `conformance`, the suite that every engine passes, `Metered`, which counts calls, and `Faulty`, which
+//!   makes them fail.
+
+mod appender;
+mod backend;
+mod error;
+mod inode;
+mod lock;
+#[allow(unsafe_code, reason = "words of mapped files, and views of them")]
+mod map;
+mod marks;
+mod memory;
+mod op;
+mod spec;
+mod std_file;
+mod std_names;
+mod sync;
+#[allow(unsafe_code, reason = "a system call without a safe wrapper")]
+mod sys;
+mod ticket;
+
+pub use crate::{
+    appender::{Appender, appender},
+    backend::{
+        Align, Backend, Entry, FileCaps, Held, Kind, MapAccess, Namespace, OpenHow, RawFile, Stat, write_all,
+    },
+    error::{IoError, Verdict},
+    map::MappedRegion,
+    marks::Marks,
+    memory::MemoryBackend,
+    op::{Advice, Done, Gather, Op, Reserve, Through},
+    spec::{BackendSpec, SpecError, open},
+    std_file::StdBackend,
+    ticket::{Completer, Ticket},
+};

@@ -1,0 +1,79 @@
+//! Locks on files: fcntl record locks, as a Java `FileChannel` takes them, so that a broker and this crate exclude
+//! each other.
+//!
+//! Such a lock belongs to the process: a second one taken in the same process succeeds, and closing *any*
+//! descriptor of the file gives the lock back. Hence the table of locked files, asked before a file is opened, and
+//! the rule that nobody opens a locked file otherwise.
+//!
+//! Source: fcntl(2), "Advisory record locking"; Kafka `LogManager.lockLogDirs`, `FileLock`.
+
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+
+use crate::backend::Held;
+use crate::sync::real;
+
+/// Device and inode number.
+type Key = (u64, u64);
+
+static LOCKED: LazyLock<real::Mutex<HashSet<Key>>> = LazyLock::new(Default::default);
+
+/// A locked file; dropping it gives the lock back.
+#[derive(Debug)]
+pub(crate) struct FileLock {
+    file: Option<File>,
+    key: Key,
+}
+
+impl FileLock {
+    pub(crate) fn take(path: &Path) -> io::Result<FileLock> {
+        // Held over all of it: two threads that open the file at once would close it under each other.
+        let mut locked = LOCKED.lock();
+        match fs::metadata(path) {
+            Ok(metadata) if locked.contains(&key(&metadata)) => return Err(held("by this process")),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let key = key(&file.metadata()?);
+        if locked.contains(&key) {
+            // Renamed to this name since it was asked for: closing it would give the other's lock back.
+            std::mem::forget(file);
+            return Err(held("by this process"));
+        }
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                locked.insert(key);
+                Ok(FileLock { file: Some(file), key })
+            }
+            Err(Errno::AGAIN | Errno::ACCESS) => Err(held("by another process")),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Held for FileLock {}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        let mut locked = LOCKED.lock();
+        // Closing unlocks, inside the table's lock: the next one to take it must find both gone.
+        drop(self.file.take());
+        locked.remove(&self.key);
+    }
+}
+
+fn key(metadata: &Metadata) -> Key {
+    (metadata.dev(), metadata.ino())
+}
+
+fn held(by: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, format!("the lock is held {by}"))
+}

@@ -1,0 +1,375 @@
+//! The engine `std`: files of the operating system through the page cache, each operation done by the thread that
+//! asks for it.
+//!
+//! One write call per submitted write and no other: `pwrite` for one part, `pwritev` for more, with at most
+//! [`PARTS_MAX`] parts and [`BYTES_MAX`] bytes each. What a call did not take, the caller submits again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::fs::{Advice as OsAdvice, FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use crate::backend::{Align, Backend, FileCaps, MapAccess, Namespace, OpenHow, RawFile};
+use crate::error::{IoError, Verdict};
+use crate::inode::Inode;
+use crate::map::MappedRegion;
+use crate::op::{Advice, Done, Gather, Op, Reserve, Through};
+use crate::std_names::StdNames;
+use crate::ticket::Ticket;
+
+/// Most parts of one call: Linux's `IOV_MAX`.
+const PARTS_MAX: usize = 1024;
+/// Most bytes of one call: Linux's `MAX_RW_COUNT`, 2 GiB less a page.
+const BYTES_MAX: usize = 2_147_479_552;
+/// Parts for which the call's array stands on the stack.
+const PARTS_FEW: usize = 16;
+
+/// Files of the operating system, through the page cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StdBackend {
+    names: StdNames,
+}
+
+impl StdBackend {
+    /// The engine. It has no state of its own: any number of them are the same.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Backend for StdBackend {
+    fn name(&self) -> &str {
+        "std"
+    }
+
+    fn names(&self) -> &dyn Namespace {
+        &self.names
+    }
+
+    fn open(&self, path: &Path, how: OpenHow) -> Result<Arc<dyn RawFile>, IoError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(how != OpenHow::Read);
+        options.create(how == OpenHow::Create).create_new(how == OpenHow::CreateNew);
+        let open = || {
+            let file = options.open(path)?;
+            let metadata = file.metadata()?;
+            if metadata.is_dir() {
+                return Err(Errno::ISDIR.into());
+            }
+            let inode = Inode::of(&metadata);
+            Ok(StdFile { file, path: path.into(), inode, writable: how != OpenHow::Read })
+        };
+        match open() {
+            Ok(file) => Ok(Arc::new(file)),
+            Err(error) => Err(IoError::new("open", path, error)),
+        }
+    }
+
+    fn drive(&self, _max_wait: Duration) -> Result<usize, IoError> {
+        Ok(0)
+    }
+}
+
+#[derive(Debug)]
+struct StdFile {
+    file: File,
+    path: Arc<Path>,
+    inode: Arc<Inode>,
+    writable: bool,
+}
+
+impl StdFile {
+    fn write(&self, at: u64, data: &Gather, through: Through) -> io::Result<u64> {
+        let _writing = self.inode.writing(at)?;
+        let count = match (data, through) {
+            (Gather::One(part), Through::No) => retried(|| self.file.write_at(part, at))?,
+            _ => with_slices(data.parts(), PARTS_MAX, BYTES_MAX, |slices| {
+                retried(|| write_slices(&self.file, slices, at, through))
+            })?,
+        };
+        Ok(count as u64)
+    }
+
+    fn flush(&self, metadata: bool) -> io::Result<u64> {
+        // Not tried again after EINTR by hand: std does, and no other error is tried again.
+        if metadata { self.file.sync_all() } else { self.file.sync_data() }?;
+        Ok(0)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<u64> {
+        // Asked before any map is detached for its sake.
+        if !self.writable {
+            return Err(Errno::BADF.into());
+        }
+        self.inode.resize(len, || self.file.set_len(len))?;
+        Ok(len)
+    }
+
+    fn reserve(&self, range: &Range<u64>, how: Reserve) -> io::Result<u64> {
+        let size = range.end.saturating_sub(range.start);
+        if size > 0 {
+            let flags = match how {
+                Reserve::Blocks => FallocateFlags::KEEP_SIZE,
+                Reserve::BlocksAndLen | Reserve::Zeroed => FallocateFlags::empty(),
+            };
+            match retried(|| fallocate(&self.file, flags, range.start, size).map_err(io::Error::from)) {
+                // Zeros take space too, if not ahead.
+                Err(error) if how == Reserve::Zeroed && error.kind() == io::ErrorKind::Unsupported => {}
+                result => result?,
+            }
+            if how == Reserve::Zeroed {
+                self.zero(range)?;
+            }
+        }
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn zero(&self, range: &Range<u64>) -> io::Result<()> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let _writing = self.inode.writing(range.start)?;
+        let mut at = range.start;
+        while at < range.end {
+            let count = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(ZEROS.len());
+            match retried(|| self.file.write_at(&ZEROS[..count], at))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => at += written as u64,
+            }
+        }
+        Ok(())
+    }
+
+    fn advise(&self, range: &Range<u64>, advice: Advice) -> io::Result<u64> {
+        let advice = match advice {
+            Advice::Normal => OsAdvice::Normal,
+            Advice::Sequential => OsAdvice::Sequential,
+            Advice::Random => OsAdvice::Random,
+            Advice::WillNeed => OsAdvice::WillNeed,
+            Advice::DontNeed => OsAdvice::DontNeed,
+        };
+        // No length means "to the end of the file" to the system call.
+        if let Some(size) = std::num::NonZeroU64::new(range.end.saturating_sub(range.start)) {
+            rustix::fs::fadvise(&self.file, range.start, Some(size), advice)?;
+        }
+        Ok(0)
+    }
+
+    #[cold]
+    fn error(&self, op: &'static str, source: io::Error) -> IoError {
+        IoError::new(op, &*self.path, source)
+    }
+}
+
+impl RawFile for StdFile {
+    fn path(&self) -> PathBuf {
+        self.path.to_path_buf()
+    }
+
+    fn align(&self) -> Align {
+        Align::NONE
+    }
+
+    fn caps(&self) -> FileCaps {
+        FileCaps { write_through: cfg!(target_os = "linux"), descriptor: true, parallel_append: false }
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        let done = match op {
+            Op::Write { at, data, through } => {
+                let result = self.write(at, &data, through).map_err(|source| {
+                    let error = self.error("write", source).with_range(at, data.len());
+                    // The sync in it may be what failed, and takes other writes with it.
+                    match (through, error.verdict()) {
+                        (Through::Data, Verdict::Other) => error.with_verdict(Verdict::Damaged),
+                        _ => error,
+                    }
+                });
+                Done::written(result, data)
+            }
+            Op::Flush { metadata } => Done::new(self.flush(metadata).map_err(|source| {
+                let op = if metadata { "fsync" } else { "fdatasync" };
+                self.error(op, source).with_verdict(Verdict::Damaged)
+            })),
+            Op::SetLen { len } => Done::new(
+                self.set_len(len).map_err(|source| self.error("set length", source).with_range(len, 0)),
+            ),
+            Op::Reserve { range, how } => Done::new(self.reserve(&range, how).map_err(|source| {
+                self.error("reserve", source).with_range(range.start, range.end.saturating_sub(range.start))
+            })),
+            Op::Advise { range, how } => {
+                Done::new(self.advise(&range, how).map_err(|source| self.error("advise", source)))
+            }
+        };
+        Ticket::ready(done)
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        let size = into.len() as u64;
+        read_full(into, at, |into, at| self.file.read_at(into, at))
+            .map_err(|source| self.error("read", source).with_range(at, size))
+    }
+
+    fn len(&self) -> Result<u64, IoError> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(|source| self.error("length", source))
+    }
+
+    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
+        self.inode
+            .map(&self.file, &self.path, len, access)
+            .map_err(|source| self.error("map", source).with_range(0, len as u64))
+    }
+
+    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
+        self.inode.map_bytes(&self.file, range.clone()).map_err(|source| {
+            self.error("map", source).with_range(range.start, range.end.saturating_sub(range.start))
+        })
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+/// Reads until `into` is full or `read` says that the file ended, going on after short reads and interruptions.
+pub(crate) fn read_full(
+    into: &mut [u8],
+    at: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match retried(|| read(&mut into[done..], at + done as u64))? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    Ok(done)
+}
+
+/// Tries again for as long as a signal interrupts.
+pub(crate) fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Calls `write` with the slices of one call: from the front, without empty ones, at most `parts_max` of them and at
+/// most `bytes_max` bytes; the last may be cut.
+fn with_slices<T>(
+    parts: &[Bytes],
+    parts_max: usize,
+    bytes_max: usize,
+    write: impl FnOnce(&[IoSlice<'_>]) -> T,
+) -> T {
+    let mut left = bytes_max;
+    let slices = parts.iter().filter(|part| !part.is_empty()).take(parts_max).map_while(|part| {
+        let taken = part.len().min(left);
+        left -= taken;
+        (taken > 0).then(|| IoSlice::new(&part[..taken]))
+    });
+    if parts.len() <= PARTS_FEW {
+        let mut few = [IoSlice::new(&[]); PARTS_FEW];
+        let mut count = 0;
+        for slice in slices {
+            few[count] = slice;
+            count += 1;
+        }
+        write(&few[..count])
+    } else {
+        write(&slices.collect::<Vec<_>>())
+    }
+}
+
+fn write_slices(file: &File, slices: &[IoSlice<'_>], at: u64, through: Through) -> io::Result<usize> {
+    match through {
+        Through::No => Ok(rustix::io::pwritev(file, slices, at)?),
+        Through::Data => write_through(file, slices, at),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn write_through(file: &File, slices: &[IoSlice<'_>], at: u64) -> io::Result<usize> {
+    match rustix::io::pwritev2(file, slices, at, rustix::io::ReadWriteFlags::DSYNC) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_then_sync(file, slices, at),
+        result => Ok(result?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn write_through(file: &File, slices: &[IoSlice<'_>], at: u64) -> io::Result<usize> {
+    write_then_sync(file, slices, at)
+}
+
+fn write_then_sync(file: &File, slices: &[IoSlice<'_>], at: u64) -> io::Result<usize> {
+    let count = rustix::io::pwritev(file, slices, at)?;
+    file.sync_data()?;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iob_01_short_reads_and_interruptions_change_nothing() {
+        let file: Vec<u8> = (0..12_000_u32).map(|index| (index % 251) as u8).collect();
+        let mut calls = 0_u32;
+        let mut read = |into: &mut [u8], at: u64| {
+            calls += 1;
+            if calls.is_multiple_of(3) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let rest = &file[(at as usize).min(file.len())..];
+            let count = rest.len().min(into.len()).min(7);
+            into[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        };
+        let mut into = vec![0; 1000];
+        assert_eq!(read_full(&mut into, 5000, &mut read).unwrap(), 1000);
+        assert_eq!(into, file[5000..6000]);
+        // The end of the file in the middle of the range is told, not filled with zeros.
+        assert_eq!(read_full(&mut into, 11_500, &mut read).unwrap(), 500);
+        assert_eq!(read_full(&mut into, 20_000, &mut read).unwrap(), 0);
+    }
+
+    #[test]
+    fn iob_03_a_call_takes_no_more_parts_and_bytes_than_the_kernel_does() {
+        let split = |parts: &[Bytes], parts_max, bytes_max| {
+            let mut calls = Vec::new();
+            let mut gather = Gather::from(parts.to_vec());
+            while !gather.is_empty() {
+                let taken: Vec<u8> = with_slices(gather.parts(), parts_max, bytes_max, |slices| {
+                    assert!(!slices.is_empty() && slices.len() <= parts_max);
+                    slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+                });
+                assert!(!taken.is_empty() && taken.len() <= bytes_max);
+                gather.advance(taken.len() as u64);
+                calls.push(taken);
+            }
+            assert_eq!(calls.concat(), parts.concat());
+            calls.len()
+        };
+        for (count, calls) in [(1, 1), (16, 1), (17, 1), (1024, 1), (1025, 2), (2048, 2), (3000, 3)] {
+            let parts: Vec<Bytes> = (0..count).map(|index| Bytes::from(vec![index as u8; 78])).collect();
+            assert_eq!(split(&parts, PARTS_MAX, BYTES_MAX), calls);
+        }
+        // The limit on bytes, scaled down: within a part, between parts, with empty parts around it.
+        let parts: Vec<Bytes> = [3, 0, 4, 0, 0, 10, 1].iter().map(|len| Bytes::from(vec![1; *len])).collect();
+        for bytes_max in 1..20 {
+            assert_eq!(
+                split(&parts, 2, bytes_max).max(18_usize.div_ceil(bytes_max)),
+                split(&parts, 2, bytes_max)
+            );
+        }
+    }
+}

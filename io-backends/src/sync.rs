@@ -1,0 +1,125 @@
+//! Locks and atomics of this crate, in two halves with the same names.
+//!
+//! Normally they are parking_lot's and std's; under `cfg(loom)` they are loom's, so that a model drives them.
+//! Outside this file nothing mentions the cfg, and nothing names `std::sync` but its `Arc`: handles to trait
+//! objects stay std's, because loom's cannot hold unsized values.
+//!
+//! [`real`] is the exception: words that the kernel shares through a memory map, and tables that live as long as
+//! the process. No model touches either, so they are the same in both halves.
+
+#[cfg(not(loom))]
+mod half {
+    pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
+    pub(crate) type RwLock<T> = parking_lot::RwLock<T>;
+    pub(crate) type Condvar = parking_lot::Condvar;
+    pub(crate) type AtomicBool = std::sync::atomic::AtomicBool;
+    pub(crate) type AtomicU32 = std::sync::atomic::AtomicU32;
+    pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
+
+    /// The time of day.
+    pub(crate) fn now() -> std::time::SystemTime {
+        std::time::SystemTime::now()
+    }
+}
+
+#[cfg(loom)]
+mod half {
+    use std::ops::{Deref, DerefMut};
+
+    pub(crate) type AtomicBool = loom::sync::atomic::AtomicBool;
+    pub(crate) type AtomicU32 = loom::sync::atomic::AtomicU32;
+    pub(crate) type AtomicU64 = loom::sync::atomic::AtomicU64;
+
+    /// A time that only counts: a model has no clock.
+    pub(crate) fn now() -> std::time::SystemTime {
+        static COUNT: super::real::AtomicU64 = super::real::AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, super::Ordering::Relaxed);
+        std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(count)
+    }
+
+    /// loom's mutex with parking_lot's signatures.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    /// What [`Mutex::lock`] returns. Empty only while [`Condvar::wait`] holds the lock's guard.
+    #[derive(Debug)]
+    pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().expect("loom's mutex is not poisoned")))
+        }
+    }
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.0.as_ref().expect("the guard is held")
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().expect("the guard is held")
+        }
+    }
+
+    /// loom's condition variable with parking_lot's signatures.
+    #[derive(Debug)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            let held = guard.0.take().expect("the guard is held");
+            guard.0 = Some(self.0.wait(held).expect("loom's mutex is not poisoned"));
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+
+    /// loom's reader-writer lock with parking_lot's signatures.
+    #[derive(Debug)]
+    pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::RwLock::new(value))
+        }
+
+        pub(crate) fn read(&self) -> loom::sync::RwLockReadGuard<'_, T> {
+            self.0.read().expect("loom's lock is not poisoned")
+        }
+
+        pub(crate) fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
+            self.0.write().expect("loom's lock is not poisoned")
+        }
+    }
+}
+
+pub(crate) use half::*;
+
+/// Shared with the kernel, or with the whole process: never loom's.
+pub(crate) mod real {
+    pub(crate) type AtomicU32 = std::sync::atomic::AtomicU32;
+    pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
+    pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
+}
+
+pub(crate) use std::sync::atomic::Ordering;
