@@ -244,7 +244,7 @@ impl<'s> Wrapped<'s> {
     }
 
     /// The time of a message in this wrapper.
-    fn timestamp(&self, message: &Message<'_>) -> i64 {
+    pub(crate) fn timestamp(&self, message: &Message<'_>) -> i64 {
         match self.append_time {
             Some(time) if message.magic() == 1 => time,
             _ => message.timestamp(),

@@ -1,0 +1,291 @@
+//! What a leader does to records before they are stored: checks them, gives them offsets, stamps them.
+//!
+//! Three paths lead through it. **A**: an uncompressed batch of magic 2 stays so; its records are checked and the
+//! header is changed in place. **B**: uncompressed messages of magic 0 or 1 become one batch of magic 2. **C**: all
+//! else; the records are decoded, and either the header is changed in place (same codec, consecutive offsets) or the
+//! batch is built anew.
+//!
+//! One batch is allowed, or several uncompressed messages of magic 0 or 1. All records of a batch are looked at before
+//! the errors are reported, together.
+//!
+//! Unlike Kafka this decodes compressed records fully where it keeps them as they are, so that what could not be read
+//! back is not stored.
+//!
+//! Source: Kafka `LogValidator`.
+
+mod error;
+mod rules;
+
+use bytes::BytesMut;
+
+pub use error::{RecordFault, RecordFaultKind, ValidationError};
+pub use rules::{Assigned, LeaderRules, Levels, Origin};
+
+use crate::batch::Batch;
+use crate::batch::builder::{BatchOptions, Producer, RecordBatchBuilder};
+use crate::batch::header::BatchHeader;
+use crate::batch::mutate::BatchMut;
+use crate::batches::Batches;
+use crate::codec::{Codec, Magic, TimestampType};
+use crate::error::DecodeError;
+use crate::legacy::read::Wrapped;
+use crate::number::{Offset, ProducerEpoch, ProducerId, Timestamp};
+use crate::record::Record;
+use crate::records::V2Records;
+use error::Faults;
+use rules::check_batch;
+
+/// Checks the records of a leader's append, gives them consecutive offsets from `first` on, and stamps leader epoch and
+/// timestamp, as the rules say.
+///
+/// `batches` holds whole batches and nothing else, and the caller has checked every checksum. `source_codec` is the
+/// codec of the last compressed batch among them, none if there is none. On return `batches` holds what is to be
+/// stored: the same bytes with another header, or another batch. On an error its contents are unspecified.
+///
+/// # Errors
+/// [`ValidationError::Batch`] for a batch that may not be appended, [`ValidationError::Records`] for records that may
+/// not, [`ValidationError::Decode`] for records that cannot be read, and [`ValidationError::Encode`] for a batch that
+/// has to be built anew and cannot.
+///
+/// Source: Kafka `LogValidator.validateMessagesAndAssignOffsets`.
+pub fn assign_offsets(
+    batches: &mut BytesMut,
+    first: Offset,
+    source_codec: Codec,
+    rules: &LeaderRules,
+) -> Result<Assigned, ValidationError> {
+    let target_codec = rules.target_codec.unwrap_or(source_codec);
+    let head = *only_batch(batches, source_codec)?.header();
+    if source_codec == Codec::None && target_codec == Codec::None && head.magic() == Magic::V2 {
+        return in_place_uncompressed(batches, &head, first, rules);
+    }
+    let mut walk = Walk { rules, scratch: Vec::new(), count: 0, largest: -1, consecutive: true };
+    walk.all(batches, &head)?;
+
+    let same = source_codec == target_codec && head.magic() == Magic::V2;
+    // Control records are not compressed unless they were written so.
+    let in_place = same || (source_codec == Codec::None && head.is_control());
+    if in_place && walk.consecutive {
+        return stamp(batches, first, walk.count, walk.largest, rules);
+    }
+    if same && source_codec != Codec::None {
+        return Err(ValidationError::batch("the offset deltas of a compressed batch are not consecutive"));
+    }
+    let level = rules.target_codec.and_then(|codec| rules.levels.of(codec));
+    rebuild(batches, &head, first, (target_codec, level), rules)
+}
+
+/// The first batch, which must be the only one unless all are uncompressed and of magic 0 or 1.
+fn only_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, ValidationError> {
+    let mut batches = Batches::new(bytes);
+    let Some(batch) = batches.next().transpose()? else {
+        return Err(ValidationError::batch("there is no batch"));
+    };
+    if (batch.magic() == Magic::V2 || source_codec != Codec::None) && batches.next().transpose()?.is_some() {
+        return Err(ValidationError::batch("there is more than one batch"));
+    }
+    Ok(batch)
+}
+
+/// Path A.
+fn in_place_uncompressed(
+    bytes: &mut BytesMut,
+    head: &BatchHeader,
+    first: Offset,
+    rules: &LeaderRules,
+) -> Result<Assigned, ValidationError> {
+    let batch = Batch::parse(bytes)?;
+    check_batch(head, head, rules.origin)?;
+    let mut scratch = Vec::new();
+    let mut records = V2Records::open(&batch, &mut scratch, rules.decompressed_limit)?;
+    let checks = rules.record_checks(head);
+    let mut faults = Faults::default();
+    let mut largest = -1;
+    let mut count = 0u64;
+    while let Some(record) = records.next_raw() {
+        let record = record?;
+        let timestamp = records.timestamp(record.timestamp_delta);
+        if let Some(fault) = checks.fault(record.key.is_some(), timestamp) {
+            faults.add(count, fault, timestamp);
+        }
+        largest = largest.max(timestamp);
+        count += 1;
+    }
+    faults.into_result()?;
+    stamp(bytes, first, count, largest, rules)
+}
+
+/// Changes the header of the one batch in place.
+fn stamp(
+    bytes: &mut BytesMut,
+    first: Offset,
+    count: u64,
+    largest: i64,
+    rules: &LeaderRules,
+) -> Result<Assigned, ValidationError> {
+    let next_offset = after(first, count);
+    let max_timestamp = match rules.timestamp_type {
+        TimestampType::LogAppendTime => Some(rules.now),
+        TimestampType::CreateTime => Timestamp::from_raw(largest),
+    };
+    let mut batch = BatchMut::parse(bytes)?;
+    batch.set_last_offset(Offset::new(next_offset.get().wrapping_sub(1)));
+    batch.set_leader_epoch(Some(rules.leader_epoch))?;
+    batch.set_max_timestamp(rules.timestamp_type, max_timestamp)?;
+    Ok(Assigned {
+        next_offset,
+        max_timestamp,
+        log_append_time: rules.log_append_time(),
+        sizes_may_have_changed: false,
+        record_count: count,
+    })
+}
+
+fn after(first: Offset, count: u64) -> Offset {
+    Offset::new(first.get().wrapping_add(count as i64))
+}
+
+/// The first pass of paths B and C: every record decoded and checked, nothing kept of it.
+struct Walk<'r> {
+    rules: &'r LeaderRules,
+    scratch: Vec<u8>,
+    count: u64,
+    largest: i64,
+    /// Whether the records have the offsets 0, 1, 2 and so on.
+    consecutive: bool,
+}
+
+impl Walk<'_> {
+    fn all(&mut self, bytes: &[u8], head: &BatchHeader) -> Result<(), ValidationError> {
+        for batch in Batches::new(bytes) {
+            let batch = batch?;
+            check_batch(head, batch.header(), self.rules.origin)?;
+            let mut faults = Faults::default();
+            if batch.magic().is_legacy() && batch.attributes().is_compressed() {
+                self.wrapper(&batch, &mut faults)?;
+            } else {
+                self.records(&batch, &mut faults)?;
+            }
+            faults.into_result()?;
+        }
+        Ok(())
+    }
+
+    fn records(&mut self, batch: &Batch<'_>, faults: &mut Faults) -> Result<(), ValidationError> {
+        let checks = self.rules.record_checks(batch.header());
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = (|| {
+            for (index, record) in (0..).zip(batch.records(&mut scratch, self.rules.decompressed_limit)?) {
+                let record = record?;
+                if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
+                    faults.add(index, fault, record.timestamp);
+                } else {
+                    self.accept(batch.header(), record.offset, record.timestamp);
+                }
+                self.count += 1;
+            }
+            Ok(())
+        })();
+        self.scratch = scratch;
+        result
+    }
+
+    fn wrapper(&mut self, batch: &Batch<'_>, faults: &mut Faults) -> Result<(), ValidationError> {
+        let checks = self.rules.record_checks(batch.header());
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = (|| {
+            let mut wrapped = Wrapped::open(batch, &mut scratch, self.rules.decompressed_limit)?;
+            let mut index = 0;
+            while let Some(next) = wrapped.next_message() {
+                let (offset, message) = next?;
+                let timestamp = wrapped.timestamp(&message);
+                if message.magic() != batch.magic().get() {
+                    faults.add(index, RecordFaultKind::Magic, i64::from(message.magic()));
+                } else if !message.has_right_crc() {
+                    return Err(ValidationError::inner_checksum(index));
+                } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
+                    faults.add(index, fault, timestamp);
+                } else {
+                    self.accept(batch.header(), offset, timestamp);
+                }
+                self.count += 1;
+                index += 1;
+            }
+            Ok(())
+        })();
+        self.scratch = scratch;
+        result
+    }
+
+    fn accept(&mut self, header: &BatchHeader, offset: i64, timestamp: i64) {
+        if header.magic() != Magic::V0 {
+            self.largest = self.largest.max(timestamp);
+        }
+        self.consecutive &= offset as u64 == self.count;
+    }
+}
+
+/// Path B, and C where the batch cannot stay as it is: one new batch of magic 2.
+///
+/// The fields of the producer and the transactional flag are those of the first batch; the control flag and a delete
+/// horizon are not carried over.
+fn rebuild(
+    bytes: &mut BytesMut,
+    head: &BatchHeader,
+    first: Offset,
+    (codec, level): (Codec, Option<i32>),
+    rules: &LeaderRules,
+) -> Result<Assigned, ValidationError> {
+    let mut builder = RecordBatchBuilder::new(BatchOptions {
+        codec,
+        level,
+        timestamp_type: rules.timestamp_type,
+        log_append_time: rules.log_append_time(),
+        base_offset: first,
+        leader_epoch: Some(rules.leader_epoch),
+        producer: Some(Producer {
+            id: head.producer_id().unwrap_or(ProducerId::new(-1)),
+            epoch: head.producer_epoch().unwrap_or(ProducerEpoch::new(-1)),
+            base_sequence: head.base_sequence(),
+        }),
+        transactional: head.is_transactional(),
+        ..BatchOptions::default()
+    });
+    let mut scratch = Vec::new();
+    let mut count = 0;
+    for batch in Batches::new(bytes) {
+        let batch = batch?;
+        for record in batch.records(&mut scratch, rules.decompressed_limit)? {
+            append(&mut builder, after(first, count), &record?)?;
+            count += 1;
+        }
+    }
+    let max_timestamp = if count == 0 { None } else { builder.max_timestamp() };
+    let mut out = BytesMut::new();
+    builder.finish(&mut out)?;
+    *bytes = out;
+    Ok(Assigned {
+        next_offset: after(first, count),
+        max_timestamp,
+        log_append_time: rules.log_append_time(),
+        sizes_may_have_changed: true,
+        record_count: count,
+    })
+}
+
+fn append(
+    builder: &mut RecordBatchBuilder,
+    offset: Offset,
+    record: &Record<'_>,
+) -> Result<(), ValidationError> {
+    if record.header_count() == 0 {
+        builder.append_at(offset, record.timestamp(), record.key(), record.value(), &[])?;
+        return Ok(());
+    }
+    let headers = record
+        .headers()
+        .map(|header| header.map(|header| (header.key, header.value)))
+        .collect::<Result<Vec<_>, DecodeError>>()?;
+    builder.append_at(offset, record.timestamp(), record.key(), record.value(), &headers)?;
+    Ok(())
+}

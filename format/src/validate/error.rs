@@ -1,0 +1,165 @@
+//! Why an append was refused.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::error::{DecodeError, EncodeError};
+
+/// What is wrong with a record that can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum RecordFaultKind {
+    /// The timestamp is too far from the clock, or the producer claims an append time.
+    Timestamp,
+    /// The topic is compacted and the record has no key.
+    Key,
+    /// A message in a wrapper has another magic than the wrapper.
+    Magic,
+}
+
+/// A record that may not be appended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RecordFault {
+    /// Its place in its batch, from 0.
+    pub batch_index: u64,
+    /// What is wrong.
+    pub kind: RecordFaultKind,
+    /// The same in words.
+    pub message: String,
+}
+
+/// An append that was refused as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ValidationError {
+    /// A batch that may not be appended. Kafka: `InvalidRecordException`.
+    Batch {
+        /// Why.
+        what: &'static str,
+    },
+    /// Records that may not be appended; all of one batch. Kafka: `RecordValidationException`.
+    Records {
+        /// Which and why, by place; at least one.
+        faults: Vec<RecordFault>,
+    },
+    /// A message in a wrapper has a wrong checksum. Kafka: `CorruptRecordException`.
+    InnerChecksum {
+        /// Its place in the wrapper, from 0.
+        batch_index: u64,
+    },
+    /// Records that cannot be read.
+    Decode(DecodeError),
+    /// The batch has to be built anew and cannot.
+    Encode(EncodeError),
+}
+
+impl ValidationError {
+    #[cold]
+    pub(super) fn batch(what: &'static str) -> ValidationError {
+        ValidationError::Batch { what }
+    }
+
+    #[cold]
+    pub(super) fn inner_checksum(batch_index: u64) -> ValidationError {
+        ValidationError::InnerChecksum { batch_index }
+    }
+
+    /// The simple name of the exception that Kafka raises for it.
+    pub fn kafka_name(&self) -> &'static str {
+        match self {
+            ValidationError::Batch { .. } => "InvalidRecordException",
+            ValidationError::Records { .. } => "RecordValidationException",
+            ValidationError::InnerChecksum { .. } => "CorruptRecordException",
+            ValidationError::Decode(error) => error.kafka_name(),
+            ValidationError::Encode(error) => error.kafka_name(),
+        }
+    }
+
+    /// The simple name of the exception that a `RecordValidationException` carries as its reason; of other errors
+    /// their own.
+    pub fn cause_name(&self) -> &'static str {
+        match self {
+            ValidationError::Records { faults } => {
+                if faults.iter().any(|fault| fault.kind == RecordFaultKind::Timestamp) {
+                    "InvalidTimestampException"
+                } else {
+                    "InvalidRecordException"
+                }
+            }
+            other => other.kafka_name(),
+        }
+    }
+
+    /// The records that are wrong, where it is they.
+    pub fn record_faults(&self) -> &[RecordFault] {
+        match self {
+            ValidationError::Records { faults } => faults,
+            _ => &[],
+        }
+    }
+}
+
+impl fmt::Display for ValidationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValidationError::Batch { what } => f.write_str(what),
+            ValidationError::Records { faults } => {
+                write!(f, "{} records may not be appended", faults.len())?;
+                for (i, fault) in faults.iter().take(3).enumerate() {
+                    let separator = if i == 0 { ": " } else { "; " };
+                    write!(f, "{separator}record {}: {}", fault.batch_index, fault.message)?;
+                }
+                if faults.len() > 3 { f.write_str("; ...") } else { Ok(()) }
+            }
+            ValidationError::InnerChecksum { batch_index } => {
+                write!(f, "message {batch_index} of the wrapper has a wrong checksum")
+            }
+            ValidationError::Decode(_) => f.write_str("the records cannot be read"),
+            ValidationError::Encode(_) => f.write_str("the batch cannot be built anew"),
+        }
+    }
+}
+
+impl Error for ValidationError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ValidationError::Decode(error) => Some(error),
+            ValidationError::Encode(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<DecodeError> for ValidationError {
+    fn from(error: DecodeError) -> ValidationError {
+        ValidationError::Decode(error)
+    }
+}
+
+impl From<EncodeError> for ValidationError {
+    fn from(error: EncodeError) -> ValidationError {
+        ValidationError::Encode(error)
+    }
+}
+
+/// The faults of a batch's records so far.
+#[derive(Default)]
+pub(super) struct Faults(Vec<RecordFault>);
+
+impl Faults {
+    /// `value` is the timestamp, or the magic.
+    #[cold]
+    pub(super) fn add(&mut self, batch_index: u64, kind: RecordFaultKind, value: i64) {
+        let message = match kind {
+            RecordFaultKind::Timestamp => format!("timestamp {value} is out of range"),
+            RecordFaultKind::Key => "a compacted topic takes no record without a key".to_owned(),
+            RecordFaultKind::Magic => format!("magic {value} differs from the wrapper's"),
+        };
+        self.0.push(RecordFault { batch_index, kind, message });
+    }
+
+    pub(super) fn into_result(self) -> Result<(), ValidationError> {
+        if self.0.is_empty() { Ok(()) } else { Err(ValidationError::Records { faults: self.0 }) }
+    }
+}

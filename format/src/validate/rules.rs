@@ -1,0 +1,195 @@
+//! The rules of a leader's append and the checks that come from them.
+
+use super::error::{RecordFaultKind, ValidationError};
+use crate::batch::header::BatchHeader;
+use crate::codec::{Codec, TimestampType};
+use crate::number::{LeaderEpoch, Offset, Timestamp};
+
+/// Where an append comes from.
+#[allow(clippy::exhaustive_enums, reason = "the origins that Kafka's log knows")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Origin {
+    /// A producer: everything is checked.
+    #[default]
+    Client,
+    /// The broker itself: committed group offsets, transaction markers.
+    Coordinator,
+    /// Another replica, or recovery.
+    Replication,
+    /// The leader of the metadata quorum.
+    RaftLeader,
+}
+
+/// The level of each codec that has one.
+#[allow(clippy::exhaustive_structs, reason = "the three topic settings")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Levels {
+    /// `compression.gzip.level`: 1 to 9, or -1. Default: -1.
+    pub gzip: i32,
+    /// `compression.lz4.level`: 1 to 17. Default: 9.
+    pub lz4: i32,
+    /// `compression.zstd.level`: -131072 to 22. Default: 3.
+    pub zstd: i32,
+}
+
+impl Default for Levels {
+    fn default() -> Levels {
+        Levels { gzip: -1, lz4: 9, zstd: 3 }
+    }
+}
+
+impl Levels {
+    /// The level of a codec; `None` where it has none.
+    pub fn of(&self, codec: Codec) -> Option<i32> {
+        match codec {
+            Codec::Gzip => Some(self.gzip),
+            Codec::Lz4 => Some(self.lz4),
+            Codec::Zstd => Some(self.zstd),
+            Codec::None | Codec::Snappy => None,
+        }
+    }
+}
+
+/// What a leader asks of the records appended, and what it stamps them with.
+#[allow(clippy::exhaustive_structs, reason = "to be used with `..LeaderRules::default()`")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaderRules {
+    /// Where the append comes from. Default: a client.
+    pub origin: Origin,
+    /// Whether the topic is compacted, so that every record needs a key. Default: no.
+    pub compacted: bool,
+    /// The codec that batches are stored with; `None` for the producer's, at its own default level. Default: `None`.
+    pub target_codec: Option<Codec>,
+    /// The levels for `target_codec`.
+    pub levels: Levels,
+    /// What the timestamps of stored batches mean. Default: CreateTime.
+    pub timestamp_type: TimestampType,
+    /// How far below `now` a CreateTime timestamp may lie, in milliseconds. Default: `i64::MAX`.
+    pub timestamp_before_max_ms: i64,
+    /// How far above `now` a CreateTime timestamp may lie, in milliseconds. Default: 3 600 000.
+    pub timestamp_after_max_ms: i64,
+    /// The clock, read once. Default: 0.
+    pub now: Timestamp,
+    /// The leader epoch to be stamped. Default: 0.
+    pub leader_epoch: LeaderEpoch,
+    /// The most bytes that a batch's records may have decompressed. Default: `i32::MAX`.
+    pub decompressed_limit: usize,
+}
+
+impl Default for LeaderRules {
+    fn default() -> LeaderRules {
+        LeaderRules {
+            origin: Origin::Client,
+            compacted: false,
+            target_codec: None,
+            levels: Levels::default(),
+            timestamp_type: TimestampType::CreateTime,
+            timestamp_before_max_ms: i64::MAX,
+            timestamp_after_max_ms: 3_600_000,
+            now: Timestamp::new(0),
+            leader_epoch: LeaderEpoch::new(0),
+            decompressed_limit: i32::MAX as usize,
+        }
+    }
+}
+
+impl LeaderRules {
+    /// The time that the batch is stamped with, if it is.
+    pub(super) fn log_append_time(&self) -> Option<Timestamp> {
+        match self.timestamp_type {
+            TimestampType::LogAppendTime => Some(self.now),
+            TimestampType::CreateTime => None,
+        }
+    }
+
+    /// The checks for the records of a batch.
+    pub(super) fn record_checks(&self, header: &BatchHeader) -> RecordChecks {
+        // A difference that Java would wrap is checked as it wraps.
+        RecordChecks {
+            key_needed: self.compacted,
+            create_time: self.timestamp_type == TimestampType::CreateTime,
+            flagged: header.timestamp_type() == Some(TimestampType::LogAppendTime),
+            now: self.now.get(),
+            before_max: self.timestamp_before_max_ms,
+            after_max: self.timestamp_after_max_ms,
+        }
+    }
+}
+
+/// What became of an append.
+#[allow(clippy::exhaustive_structs, reason = "a result, built here alone")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Assigned {
+    /// The offset after the last record's.
+    pub next_offset: Offset,
+    /// The largest timestamp of the records as they are stored.
+    pub max_timestamp: Option<Timestamp>,
+    /// The time they were stamped with; `None` with CreateTime.
+    pub log_append_time: Option<Timestamp>,
+    /// Whether the batch was built anew, so that its size has to be checked again.
+    pub sizes_may_have_changed: bool,
+    /// How many records there are.
+    pub record_count: u64,
+}
+
+/// What each record of a batch is held against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordChecks {
+    key_needed: bool,
+    create_time: bool,
+    flagged: bool,
+    now: i64,
+    before_max: i64,
+    after_max: i64,
+}
+
+impl RecordChecks {
+    /// The first thing that is wrong with a record; `timestamp` is raw.
+    #[inline(always)]
+    pub(super) fn fault(&self, has_key: bool, timestamp: i64) -> Option<RecordFaultKind> {
+        if self.key_needed && !has_key {
+            return Some(RecordFaultKind::Key);
+        }
+        let wrong = if self.create_time && timestamp != -1 {
+            self.now.wrapping_sub(timestamp) > self.before_max
+                || timestamp.wrapping_sub(self.now) > self.after_max
+        } else {
+            self.flagged
+        };
+        wrong.then_some(RecordFaultKind::Timestamp)
+    }
+}
+
+/// The checks of a batch as a whole; `head` is the first of the append.
+pub(super) fn check_batch(
+    head: &BatchHeader,
+    header: &BatchHeader,
+    origin: Origin,
+) -> Result<(), ValidationError> {
+    if head.magic() != header.magic() {
+        return Err(ValidationError::batch("the magic differs from the first batch's"));
+    }
+    if origin != Origin::Client {
+        return Ok(());
+    }
+    if let Some(count) = header.records_count() {
+        let count = i64::from(count);
+        let by_offsets = header.last_offset().get().wrapping_sub(header.raw_base_offset()).wrapping_add(1);
+        if by_offsets <= 0 {
+            return Err(ValidationError::batch("the last offset is below the base offset"));
+        }
+        if count <= 0 {
+            return Err(ValidationError::batch("the records count is not positive"));
+        }
+        if count != by_offsets {
+            return Err(ValidationError::batch("the records count does not fit the last offset delta"));
+        }
+    }
+    if header.is_control() {
+        return Err(ValidationError::batch("a client may not write control batches"));
+    }
+    if header.producer_id().is_some_and(|id| id.get() >= 0) && header.raw_base_sequence() < 0 {
+        return Err(ValidationError::batch("a producer id without a base sequence"));
+    }
+    Ok(())
+}
