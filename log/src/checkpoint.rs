@@ -116,8 +116,7 @@ fn parse<'a>(
             flaw: Flaw::Format,
         }
     })?;
-    let mut lines =
-        Lines { rest: text }.enumerate().map(|(index, text)| Line { number: index + 1, text, shape });
+    let mut lines = Lines::new(text).enumerate().map(|(index, text)| Line { number: index + 1, text, shape });
 
     let Some(version) = lines.next() else { return Ok(()) };
     if version.text.parse() != Ok(VERSION) {
@@ -160,9 +159,15 @@ fn print(entries: impl Iterator<Item = String>) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Lines as a Java reader sees them.
-struct Lines<'a> {
+/// Lines as a Java reader sees them: ended by `\n`, `\r\n` or `\r`; what follows the last end is one only if not empty.
+pub(crate) struct Lines<'a> {
     rest: &'a str,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(text: &'a str) -> Lines<'a> {
+        Lines { rest: text }
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -198,7 +203,7 @@ fn split<'a>(line: &'a str, fields: &mut Vec<&'a str>) {
 }
 
 /// Enough of a line for a message.
-fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(80) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}...", &text[..end]),
