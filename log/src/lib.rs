@@ -1,2 +1,88 @@
-//! A Kafka partition log on real files: append, read by offset and time, roll, recover, retain.
+//! A Kafka partition log on real files.
+//!
+//! [`Log`] is one partition: whole record batches go in at the end, as a leader or as a follower, and are found again by
+//! offset and by time; segments roll, are recovered after a crash, truncated and removed by retention. [`LogDir`] is a
+//! data directory of many logs with its lock, its marker of a clean stop and its checkpoints. [`BatchWriter`] takes single
+//! records and makes batches of them. The files are Kafka's: a broker opens what this crate wrote, and the reverse.
+//!
+//! Time and background work come in from outside ([`Clock`], [`Scheduler`]): the crate starts no thread of its own accord,
+//! and tests drive both by hand.
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use kseg_format::{BatchOptions, LeaderEpoch, Offset, Origin, RecordBatchBuilder, Timestamp};
+//! use kseg_log::{Isolation, Log, OpenOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let backend = kseg_io_backends::open("memory")?;
+//! let log = Log::open(std::path::Path::new("/data/orders-0"), OpenOptions::new(backend))?;
+//!
+//! let mut batch = RecordBatchBuilder::new(BatchOptions::default());
+//! batch.append(Some(Timestamp::new(1_700_000_000_000)), Some(b"key"), Some(b"value"), &[])?;
+//! let mut bytes = BytesMut::new();
+//! batch.finish(&mut bytes)?;
+//!
+//! let info = log.append_as_leader(bytes, LeaderEpoch::new(0), Origin::Client)?;
+//! assert_eq!(info.first_offset, Some(Offset::ZERO));
+//! log.flush(false)?; // durable from here on
+//!
+//! let fetch = log.read(Offset::ZERO, 1 << 20, Isolation::LogEnd, true)?;
+//! assert_eq!(fetch.len() as u64, log.size());
+//! log.close()?;
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+
+mod append;
+mod checkpoint;
+mod clock;
+mod config;
+mod error;
+mod leader_epoch;
+mod log;
+mod marks;
+mod open;
+mod producer_snapshot;
+mod producer_state;
+mod producers;
+mod read;
+mod retain;
+mod retention;
+mod roll;
+mod scheduler;
+mod segments;
+mod small_files;
+mod state;
+mod sync;
+mod times;
+mod topic;
+mod truncate;
+
+pub use append::AppendInfo;
+pub use checkpoint::{CheckpointError, parse_epochs, parse_offsets, print_epochs, print_offsets};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
+pub use error::{Error, Result};
+pub use kseg_segment::{Cut, CutReason, FileRegion as Region, TimestampedOffset};
+pub use leader_epoch::{EpochChange, EpochEnd, EpochEntry, FileWrite, LeaderEpochCache, LeaderEpochError};
+pub use log::Log;
+pub use marks::Place;
+pub use open::{LoadReport, OpenOptions};
+pub use producer_snapshot::{SnapshotError, decode as decode_snapshot, encode as encode_snapshot};
+pub use producer_state::{
+    BatchEffect, CompletedTransaction, DiscardedSnapshot, EndMarker, ProducerBatch, ProducerEntry,
+    ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionStart,
+    TransactionVersion,
+};
+pub use read::{AbortedTransaction, Fetch, Isolation};
+pub use retain::Retained;
+pub use retention::{Decision, HeldBack, Limit, SegmentFacts, decide};
+pub use scheduler::{ManualScheduler, Scheduler, Task, ThreadScheduler};
+pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
+pub use state::{LogState, ProducerInfo, SegmentState};
+pub use times::TimestampQuery;
+pub use topic::{
+    CLUSTER_METADATA_TOPIC, DirKind, DirNameError, REMOTE_LOG_INDEX_CACHE, TopicNameError, TopicPartition,
+    check_topic_name, dir_name, parse_dir_name, topic_names_collide,
+};

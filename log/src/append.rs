@@ -1,0 +1,428 @@
+//! Appending: check, assign, roll, write, publish.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use kseg_format::{
+    Assigned, Batches, Codec, LeaderEpoch, LeaderRules, Levels, Magic, Offset, Origin, Timestamp,
+    TimestampType, assign_offsets,
+};
+use kseg_segment::roll_reason;
+
+use crate::config::LogConfig;
+use crate::error::{Error, Result};
+use crate::log::{Deferred, Inner, Log, Writer};
+use crate::marks::Place;
+use crate::producer_state::TransactionVersion;
+use crate::producers::Checked;
+
+/// What an append did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendInfo {
+    /// Offset of the first record; for batches of format versions 0 and 1 with offsets given, not known.
+    pub first_offset: Option<Offset>,
+    /// Offset of the last record; `None` where nothing was appended.
+    pub last_offset: Option<Offset>,
+    /// Largest timestamp of the batches.
+    pub max_timestamp: Option<Timestamp>,
+    /// The clock's time that the records got, where the topic says `LogAppendTime`.
+    pub log_append_time: Option<Timestamp>,
+    /// The log start offset at the time.
+    pub log_start_offset: Offset,
+    /// Bytes of whole batches in what was given.
+    pub size: usize,
+}
+
+/// What a look at the batches told, before anything was changed.
+#[derive(Clone, Copy, Debug)]
+struct Analysis {
+    first_offset: Option<Offset>,
+    /// Last offset of the first batch.
+    first_batch_last: Offset,
+    last_offset: Offset,
+    max_timestamp: Option<Timestamp>,
+    valid_bytes: usize,
+    source_codec: Codec,
+    log_append_time: Option<Timestamp>,
+}
+
+impl Log {
+    /// Appends whole batches as the partition's leader: their offsets are assigned from the log end offset on, and each
+    /// gets `leader_epoch`.
+    ///
+    /// `batches` is what a producer sent: one batch of magic 2 with base offset 0 (or legacy messages, which are
+    /// rewritten as magic 2); an incomplete batch at the end is left out. For [`Origin::RaftLeader`] the offsets and
+    /// epochs are given. On return the records can be read; they are durable after [`flush`](Log::flush). The bytes are
+    /// handed to the backend without a copy, in one write call; a caller who keeps a `BytesMut` and gives
+    /// `buffer.split()` gets its memory back with the next `reserve`.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] on framing or a checksum; [`Error::Validation`] on contents, timestamps or missing keys, with
+    /// the index of each bad record; [`Error::RecordTooLarge`] above `max.message.bytes`;
+    /// [`Error::RecordSetTooLarge`] above `segment.bytes`. In all these nothing is written and no offset is used.
+    /// [`Error::Fenced`] after a failed write or flush; [`Error::Closed`].
+    ///
+    /// Source: Kafka `UnifiedLog.appendAsLeader`, without transaction verification.
+    pub fn append_as_leader(
+        &self,
+        batches: BytesMut,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+    ) -> Result<AppendInfo> {
+        self.append_as_leader_in(batches, leader_epoch, origin, TransactionVersion::V0)
+    }
+
+    /// As [`append_as_leader`](Log::append_as_leader), with the transaction version of the request that brought an
+    /// end-transaction marker; it decides which producer epochs such a marker may have.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_as_leader_in(
+        &self,
+        mut batches: BytesMut,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        version: TransactionVersion,
+    ) -> Result<AppendInfo> {
+        let log = &self.inner;
+        let config = log.config();
+        let Some(mut seen) = log.analyze(&batches, &config, origin, leader_epoch)? else {
+            return Ok(log.nothing_appended());
+        };
+        batches.truncate(seen.valid_bytes);
+        log.locked(|writer, deferred| {
+            log.check_writable()?;
+            let size = seen.valid_bytes;
+            if origin == Origin::RaftLeader {
+                log.check_given(&seen)?;
+            } else {
+                let first = log.marks().log_end.offset;
+                log.check_base(first)?;
+                let assigned =
+                    log.assign(&mut batches, first, seen.source_codec, &config, leader_epoch, origin)?;
+                seen.first_offset = Some(first);
+                seen.last_offset = Offset::new(assigned.next_offset.get() - 1);
+                seen.max_timestamp = assigned.max_timestamp;
+                seen.log_append_time = assigned.log_append_time;
+                seen.valid_bytes = batches.len();
+            }
+            let info =
+                log.append_checked(writer, deferred, batches.freeze(), seen, (origin, version), &config)?;
+            Ok(AppendInfo { size, ..info })
+        })
+    }
+
+    /// Appends batches that have their offsets and leader epochs, as a follower does. Gaps above the log end offset are
+    /// accepted.
+    ///
+    /// The first batch whose leader epoch is above `leader_epoch` and all behind it are left out, without an error
+    /// (KAFKA-18723). On return the records can be read; they are durable after [`flush`](Log::flush).
+    ///
+    /// # Errors
+    /// As [`append_as_leader`](Log::append_as_leader), but without a limit on a batch;
+    /// [`Error::OffsetsOutOfOrder`] and [`Error::UnexpectedAppendOffset`] where offsets go back. Nothing is written.
+    ///
+    /// Source: Kafka `UnifiedLog.appendAsFollower`.
+    pub fn append_as_follower(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
+        let log = &self.inner;
+        let config = log.config();
+        let Some(seen) = log.analyze(&batches, &config, Origin::Replication, leader_epoch)? else {
+            return Ok(log.nothing_appended());
+        };
+        let batches = batches.slice(..seen.valid_bytes);
+        log.locked(|writer, deferred| {
+            log.check_writable()?;
+            log.check_given(&seen)?;
+            log.append_checked(
+                writer,
+                deferred,
+                batches,
+                seen,
+                (Origin::Replication, TransactionVersion::V0),
+                &config,
+            )
+        })
+    }
+}
+
+impl Inner {
+    fn nothing_appended(&self) -> AppendInfo {
+        AppendInfo {
+            first_offset: None,
+            last_offset: None,
+            max_timestamp: None,
+            log_append_time: None,
+            log_start_offset: self.marks().log_start,
+            size: 0,
+        }
+    }
+
+    /// Looks at framing, checksums, sizes and order. `None` where there is no whole batch to append.
+    fn analyze(
+        &self,
+        batches: &[u8],
+        config: &LogConfig,
+        origin: Origin,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<Option<Analysis>> {
+        let mut seen: Option<Analysis> = None;
+        let mut monotonic = true;
+        let mut walk = Batches::new(batches);
+        loop {
+            let position = walk.position();
+            let decode = |source| Error::Decode { dir: self.dir.clone(), position, source };
+            let Some(batch) = walk.next() else { break };
+            let batch = batch.map_err(decode)?;
+            let header = *batch.header();
+            let epoch = header.leader_epoch();
+            if origin == Origin::RaftLeader && epoch != Some(leader_epoch) {
+                let what = format!("a batch of leader epoch {}", LeaderEpoch::to_raw(epoch));
+                return Err(Error::InvalidRecord {
+                    dir: self.dir.clone(),
+                    expected: format!("epoch {leader_epoch}"),
+                    found: what,
+                });
+            }
+            if origin == Origin::Client
+                && header.magic() == Magic::V2
+                && header.base_offset() != Some(Offset::ZERO)
+            {
+                let found = header.base_offset().map_or(String::new(), |o| o.to_string());
+                return Err(Error::InvalidRecord {
+                    dir: self.dir.clone(),
+                    expected: "base offset 0".into(),
+                    found: format!("base offset {found}"),
+                });
+            }
+            if origin == Origin::Replication && epoch > Some(leader_epoch) {
+                break;
+            }
+            if let Some(seen) = &seen {
+                monotonic &= header.last_offset() > seen.last_offset;
+            } else {
+                monotonic = header.last_offset().get() > -1;
+            }
+            let size = header.size();
+            if origin != Origin::Replication
+                && size as u64 > u64::try_from(config.max_message_bytes).unwrap_or(0)
+            {
+                let limit = config.max_message_bytes;
+                return Err(Error::RecordTooLarge { dir: self.dir.clone(), size, limit });
+            }
+            batch.verify().map_err(decode)?;
+            let codec = header.codec().map_err(decode)?;
+            let seen = seen.get_or_insert(Analysis {
+                first_offset: if header.magic() == Magic::V2 { header.base_offset() } else { None },
+                first_batch_last: header.last_offset(),
+                last_offset: header.last_offset(),
+                max_timestamp: None,
+                valid_bytes: 0,
+                source_codec: Codec::None,
+                log_append_time: None,
+            });
+            seen.last_offset = header.last_offset();
+            seen.max_timestamp = seen.max_timestamp.max(header.max_timestamp());
+            seen.valid_bytes = walk.position();
+            if codec != Codec::None {
+                seen.source_codec = codec;
+            }
+            let given = matches!(origin, Origin::Replication | Origin::RaftLeader);
+            if given && !monotonic {
+                let (dir, last_offset) = (self.dir.clone(), header.last_offset());
+                return Err(Error::OffsetsOutOfOrder { dir, position, last_offset });
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Given offsets must begin at or above the log end offset.
+    fn check_given(&self, seen: &Analysis) -> Result<()> {
+        let log_end = self.marks().log_end.offset;
+        let first = seen.first_offset.unwrap_or(seen.first_batch_last);
+        if first < log_end {
+            let (dir, last) = (self.dir.clone(), seen.last_offset);
+            return Err(Error::UnexpectedAppendOffset { dir, first, last, log_end });
+        }
+        self.check_base(first)
+    }
+
+    /// The active segment may begin above the log end (a roll to a higher base that no append followed): nothing may be
+    /// written below its base.
+    fn check_base(&self, first: Offset) -> Result<()> {
+        let base = self.active()?.base_offset();
+        if first < base {
+            let dir = self.dir.clone();
+            return Err(Error::UnexpectedAppendOffset { dir, first, last: first, log_end: base });
+        }
+        Ok(())
+    }
+
+    fn assign(
+        &self,
+        batches: &mut BytesMut,
+        first: Offset,
+        source_codec: Codec,
+        config: &LogConfig,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+    ) -> Result<Assigned> {
+        let rules = LeaderRules {
+            origin,
+            compacted: config.cleanup_policy.compact,
+            target_codec: config.compression_type.codec(),
+            levels: Levels {
+                gzip: config.compression_gzip_level,
+                lz4: config.compression_lz4_level,
+                zstd: config.compression_zstd_level,
+            },
+            timestamp_type: config.message_timestamp_type,
+            timestamp_before_max_ms: config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms: config.message_timestamp_after_max_ms,
+            now: Timestamp::new(self.clock.now_ms()),
+            leader_epoch,
+            decompressed_limit: i32::MAX as usize,
+        };
+        let assigned = assign_offsets(batches, first, source_codec, &rules)
+            .map_err(|source| Error::Validation { dir: self.dir.clone(), source })?;
+        if assigned.sizes_may_have_changed {
+            for batch in Batches::new(batches) {
+                let size = batch
+                    .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
+                    .header()
+                    .size();
+                if size as u64 > u64::try_from(config.max_message_bytes).unwrap_or(0) {
+                    return Err(Error::RecordTooLarge {
+                        dir: self.dir.clone(),
+                        size,
+                        limit: config.max_message_bytes,
+                    });
+                }
+            }
+        }
+        debug_assert!(
+            config.message_timestamp_type == TimestampType::LogAppendTime
+                || assigned.log_append_time.is_none()
+        );
+        Ok(assigned)
+    }
+
+    /// The rest of an append, for batches whose offsets are final.
+    fn append_checked(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        deferred: &mut Deferred,
+        batches: Bytes,
+        seen: Analysis,
+        (origin, version): (Origin, TransactionVersion),
+        config: &LogConfig,
+    ) -> Result<AppendInfo> {
+        self.note_epochs(&batches)?;
+        let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
+        if batches.len() as u64 > size_max {
+            return Err(Error::RecordSetTooLarge {
+                dir: self.dir.clone(),
+                size: batches.len(),
+                limit: size_max,
+            });
+        }
+        let active = self.roll_if_due(writer, deferred, &seen, batches.len(), config)?;
+        let place = Place { segment: active.base_offset(), position: active.size() };
+        let checked = self.check_producers(writer, &batches, origin, version, place)?;
+        let info = AppendInfo {
+            first_offset: seen.first_offset,
+            last_offset: Some(seen.last_offset),
+            max_timestamp: seen.max_timestamp,
+            log_append_time: seen.log_append_time,
+            log_start_offset: self.marks().log_start,
+            size: seen.valid_bytes,
+        };
+        let update = match checked {
+            Checked::Append(update) => update,
+            Checked::Duplicate(batch) => {
+                return Ok(AppendInfo {
+                    first_offset: Some(batch.first_offset()),
+                    last_offset: Some(batch.last_offset()),
+                    log_append_time: batch.timestamp(),
+                    ..info
+                });
+            }
+        };
+        let len = batches.len() as u64;
+        let position = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)))?;
+        let next = seen.last_offset.next();
+        let place = Place { segment: active.base_offset(), position: position + len };
+        {
+            let mut marks = self.marks.write();
+            marks.set_log_end(next, place);
+            marks.refresh_high_watermark();
+        }
+        self.commit_producers(writer, update, next);
+        self.high_watermark_moved(writer);
+        let marks = self.marks();
+        let unflushed = marks.log_end.offset.get().saturating_sub(marks.recovery_point.get());
+        if unflushed >= config.flush_messages {
+            self.flush_under_lock(writer, marks.log_end.offset)?;
+        }
+        Ok(info)
+    }
+
+    /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.
+    fn note_epochs(&self, batches: &[u8]) -> Result<()> {
+        for batch in Batches::new(batches) {
+            let header = *batch
+                .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
+                .header();
+            if header.magic() == Magic::V2 {
+                let epoch = header.leader_epoch();
+                if epoch.is_some() && epoch == self.latest_epoch_cached() {
+                    continue;
+                }
+                let epoch = epoch.unwrap_or(LeaderEpoch::new(-1));
+                self.assign_epoch(epoch, header.base_offset().unwrap_or(Offset::ZERO))?;
+            } else {
+                let had = !self.epochs.read().is_empty();
+                if had {
+                    let _ = self.epochs.write().clear_and_flush();
+                    self.write_epochs()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn latest_epoch_cached(&self) -> Option<LeaderEpoch> {
+        self.epochs.read().latest().map(|e| e.epoch)
+    }
+
+    /// Rolls where the append demands it; returns the segment to append to.
+    fn roll_if_due(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        deferred: &mut Deferred,
+        seen: &Analysis,
+        size: usize,
+        config: &LogConfig,
+    ) -> Result<Arc<kseg_segment::Segment>> {
+        let active = self.active()?;
+        let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
+        let age_max = roll_age_max(config);
+        let now_ms = self.clock.now_ms();
+        let check = active
+            .roll_check(now_ms, size as u64, seen.max_timestamp, seen.last_offset, size_max, age_max)
+            .map_err(|e| self.wrap(e))?;
+        if roll_reason(&check).is_none() {
+            return Ok(active);
+        }
+        // The true first offset of an old compressed batch is inside it; this is a bound below it that fits.
+        let fallback = Offset::new(seen.last_offset.get().saturating_sub(i64::from(i32::MAX)));
+        self.roll(writer, deferred, Some(seen.first_offset.unwrap_or(fallback)))?;
+        self.active()
+    }
+}
+
+/// `segment.ms`; for a compacted topic with a `max.compaction.lag.ms` at most that, so that records get out of the
+/// active segment in time.
+fn roll_age_max(config: &LogConfig) -> i64 {
+    let lag = config.max_compaction_lag_ms;
+    if config.cleanup_policy.compact && lag > 0 { config.segment_ms.min(lag) } else { config.segment_ms }
+}

@@ -1,0 +1,308 @@
+//! What can go wrong with a log or a data directory.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use kseg_format::{DecodeError, Offset, ValidationError};
+use kseg_io_backends::IoError;
+
+use crate::checkpoint::CheckpointError;
+use crate::config::ConfigError;
+use crate::producer_state::ProducerStateError;
+use crate::small_files::SmallFileError;
+use crate::topic::{DirNameError, TopicNameError};
+
+/// Short form of a result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of a log or a data directory.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call to the operating system failed; the inner error names the operation, file and place.
+    Io(IoError),
+    /// A segment of the log reported an error.
+    Segment {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// The segment's error, with file and position.
+        source: kseg_segment::Error,
+    },
+    /// Batches given to an append are not what batches must be. Nothing was written.
+    Decode {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Byte at which the batch begins in what was given.
+        position: usize,
+        /// What was expected and found, and where in the batch.
+        source: DecodeError,
+    },
+    /// Batches given to a leader's append break a rule of the topic. Nothing was written.
+    Validation {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Which records break which rule.
+        source: ValidationError,
+    },
+    /// A batch given to an append does not fit its origin. Nothing was written.
+    InvalidRecord {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// A batch is larger than `max.message.bytes`. Nothing was written.
+    RecordTooLarge {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Size of the batch in bytes.
+        size: usize,
+        /// The limit.
+        limit: i32,
+    },
+    /// The batches of one append are larger than `segment.bytes`. Nothing was written.
+    RecordSetTooLarge {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Their size in bytes.
+        size: usize,
+        /// The limit.
+        limit: u64,
+    },
+    /// The offsets given with batches do not ascend from batch to batch. Nothing was written.
+    OffsetsOutOfOrder {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Byte at which the batch begins in what was given.
+        position: usize,
+        /// Its last offset.
+        last_offset: Offset,
+    },
+    /// The offsets given with batches begin below the log end offset. Nothing was written.
+    UnexpectedAppendOffset {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// First offset given.
+        first: Offset,
+        /// Last offset given.
+        last: Offset,
+        /// What the first offset has to reach.
+        log_end: Offset,
+    },
+    /// A producer's batch breaks the rules of its sequence, epoch or transaction. Nothing was written.
+    Producer {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// The rule, with what was expected and found.
+        source: ProducerStateError,
+    },
+    /// An offset lies outside the log.
+    OffsetOutOfRange {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// The offset asked for.
+        offset: Offset,
+        /// The first offset allowed.
+        log_start: Offset,
+        /// The last offset allowed.
+        log_end: Offset,
+    },
+    /// A roll to a base offset that is taken, or lies below the active segment.
+    Roll {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// The base offset wanted.
+        base: Offset,
+        /// Base offset of the active segment.
+        active: Offset,
+    },
+    /// A write or sync of this log failed before; it takes no changes until it is opened again.
+    Fenced {
+        /// The partition's directory.
+        dir: PathBuf,
+    },
+    /// The log has been closed.
+    Closed {
+        /// The partition's directory.
+        dir: PathBuf,
+    },
+    /// The caller asked for something that has no meaning.
+    InvalidArgument {
+        /// What was wrong with it.
+        what: String,
+    },
+    /// A configuration is out of range or contradicts itself.
+    Config(ConfigError),
+    /// A directory's name is not that of a partition.
+    DirName {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong with its name.
+        source: DirNameError,
+    },
+    /// A path that has to be a directory is something else, or is missing.
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+        /// What was found there.
+        found: &'static str,
+    },
+    /// A topic has a name that Kafka refuses.
+    TopicName {
+        /// The name.
+        topic: String,
+        /// Which rule it breaks.
+        source: TopicNameError,
+    },
+    /// A checkpoint file is malformed.
+    Checkpoint(CheckpointError),
+    /// One of the small files of a directory is malformed.
+    SmallFile {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and found.
+        source: SmallFileError,
+    },
+    /// Somebody else has the data directory open.
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// Simple name of the exception that Kafka raises in this place; for errors of the storage the cause's, as
+    /// `IOException`.
+    pub fn kafka_name(&self) -> &'static str {
+        match self {
+            Error::Io(_) => "IOException",
+            Error::Segment { source, .. } => source.kafka_name(),
+            Error::Decode { source, .. } => source.kafka_name(),
+            Error::Validation { source, .. } => source.kafka_name(),
+            Error::InvalidRecord { .. } => "InvalidRecordException",
+            Error::RecordTooLarge { .. } => "RecordTooLargeException",
+            Error::RecordSetTooLarge { .. } => "RecordBatchTooLargeException",
+            Error::OffsetsOutOfOrder { .. } => "OffsetsOutOfOrderException",
+            Error::UnexpectedAppendOffset { .. } => "UnexpectedAppendOffsetException",
+            Error::Producer { source, .. } => source.kafka_name(),
+            Error::OffsetOutOfRange { .. } => "OffsetOutOfRangeException",
+            Error::Roll { .. } | Error::DirName { .. } | Error::Locked { .. } => "KafkaException",
+            Error::Fenced { .. } | Error::Closed { .. } => "KafkaStorageException",
+            Error::InvalidArgument { .. } => "IllegalArgumentException",
+            Error::Config(source) => source.kafka_name(),
+            Error::NotADirectory { .. } => "IOException",
+            Error::TopicName { source, .. } => source.kafka_name(),
+            Error::Checkpoint(source) => source.kafka_name(),
+            Error::SmallFile { source, .. } => source.kafka_name(),
+        }
+    }
+
+    /// Whether the log may not be written any more: a sync failed, or a write whose extent is not known.
+    pub(crate) fn fences(&self) -> bool {
+        use kseg_io_backends::Verdict;
+        let io = match self {
+            Error::Io(io) | Error::Segment { source: kseg_segment::Error::Io(io), .. } => io,
+            _ => return false,
+        };
+        matches!(io.verdict(), Verdict::Damaged | Verdict::Fenced)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io(source) => source.fmt(f),
+            Error::Segment { source, .. } => source.fmt(f),
+            Error::Decode { dir, position, source } => {
+                write!(f, "{}: in an append, batch at byte {position}: {source}", dir.display())
+            }
+            Error::Validation { dir, source } => write!(f, "{}: in an append: {source}", dir.display()),
+            Error::InvalidRecord { dir, expected, found } => {
+                write!(f, "{}: in an append: expected {expected}, found {found}", dir.display())
+            }
+            Error::RecordTooLarge { dir, size, limit } => write!(
+                f,
+                "{}: in an append: a batch of {size} bytes: expected at most max.message.bytes = {limit}",
+                dir.display()
+            ),
+            Error::RecordSetTooLarge { dir, size, limit } => write!(
+                f,
+                "{}: in an append: batches of {size} bytes: expected at most segment.bytes = {limit}",
+                dir.display()
+            ),
+            Error::OffsetsOutOfOrder { dir, position, last_offset } => write!(
+                f,
+                "{}: in an append, batch at byte {position}: last offset {last_offset} is not above that of the batch before it",
+                dir.display()
+            ),
+            Error::UnexpectedAppendOffset { dir, first, last, log_end } => write!(
+                f,
+                "{}: in an append: offsets {first} to {last}: expected {log_end} or higher",
+                dir.display()
+            ),
+            Error::Producer { dir, source } => write!(f, "{}: in an append: {source}", dir.display()),
+            Error::OffsetOutOfRange { dir, offset, log_start, log_end } => {
+                write!(f, "{}: offset {offset}: expected {log_start} to {log_end}", dir.display())
+            }
+            Error::Roll { dir, base, active } => write!(
+                f,
+                "{}: cannot start a segment at offset {base}: the active one begins at {active}",
+                dir.display()
+            ),
+            Error::Fenced { dir } => write!(
+                f,
+                "{}: read-only since a write or sync failed; opening the log again recovers it",
+                dir.display()
+            ),
+            Error::Closed { dir } => write!(f, "{}: the log is closed", dir.display()),
+            Error::InvalidArgument { what } => f.write_str(what),
+            Error::Config(source) => source.fmt(f),
+            Error::DirName { dir, source } => write!(f, "{}: {source}", dir.display()),
+            Error::NotADirectory { path, found } => {
+                write!(f, "{}: expected a directory, found {found}", path.display())
+            }
+            Error::TopicName { source, .. } => source.fmt(f),
+            Error::Checkpoint(source) => source.fmt(f),
+            Error::SmallFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Locked { path } => {
+                write!(
+                    f,
+                    "{}: held by another process, or by this one: the data directory is in use",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io(source) => source.source(),
+            Error::Segment { source, .. } => Some(source),
+            Error::Decode { source, .. } => Some(source),
+            Error::Validation { source, .. } => Some(source),
+            Error::Producer { source, .. } => Some(source),
+            Error::Config(source) => Some(source),
+            Error::DirName { source, .. } => Some(source),
+            Error::TopicName { source, .. } => Some(source),
+            Error::Checkpoint(source) => Some(source),
+            Error::SmallFile { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<IoError> for Error {
+    fn from(source: IoError) -> Self {
+        Error::Io(source)
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(source: ConfigError) -> Self {
+        Error::Config(source)
+    }
+}

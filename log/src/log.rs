@@ -1,0 +1,421 @@
+//! The handle of a partition log: what it consists of, its offsets, closing.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kseg_format::{LeaderEpoch, Offset};
+use kseg_io_backends::Backend;
+use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
+
+use crate::checkpoint::print_epochs;
+use crate::clock::Clock;
+use crate::config::LogConfig;
+use crate::error::{Error, Result};
+use crate::leader_epoch::{EpochEnd, FileWrite, LeaderEpochCache};
+use crate::marks::{Mark, Marks};
+use crate::open::LoadReport;
+use crate::producer_state::ProducerState;
+use crate::scheduler::{Scheduler, Task};
+use crate::segments::Segments;
+use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
+use crate::topic::TopicPartition;
+
+/// Name of the file that holds a partition's leader epochs.
+pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";
+
+/// A partition log: segments with ascending base offsets, of which the last one takes the appends.
+///
+/// One thread at a time changes a log (its methods see to that with a mutex); any number may read beside it, and none
+/// of them waits for an append, a flush or a roll. Handles are cheap to share behind an `Arc`.
+///
+/// What an append accepted can be read when the call returns. It is durable once [`flush`](Log::flush) has returned, or
+/// once the flush that a roll schedules has run; after a flush that failed the log takes no more appends until it is
+/// opened again.
+///
+/// Source: Kafka `UnifiedLog` over `LocalLog`.
+pub struct Log {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) report: LoadReport,
+}
+
+/// What background tasks share with the handle.
+pub(crate) struct Inner {
+    pub(crate) dir: PathBuf,
+    pub(crate) partition: TopicPartition,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) scheduler: Arc<dyn Scheduler>,
+    pub(crate) config: RwLock<Arc<LogConfig>>,
+    /// All offsets. Held for a copy or an assignment, never across I/O.
+    pub(crate) marks: RwLock<Marks>,
+    /// The segment list, replaced as a whole. A segment is in the list before a mark lies in it, and the log start has
+    /// moved on before a segment leaves: so a reader takes the marks first and the list second.
+    pub(crate) segments: RwLock<Arc<Segments>>,
+    pub(crate) epochs: RwLock<LeaderEpochCache>,
+    /// The log's mutex: whoever changes the log holds it.
+    pub(crate) writer: Mutex<Writer>,
+    /// Set once by the first failed sync or write; the log is read-only from then on.
+    pub(crate) fenced: AtomicBool,
+    pub(crate) closed: AtomicBool,
+}
+
+/// What only the thread that changes the log looks at.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) producers: ProducerState,
+    pub(crate) last_flush_ms: i64,
+}
+
+/// Work for the scheduler, handed over once the log's mutex has been released.
+#[derive(Default)]
+pub(crate) struct Deferred(Vec<(&'static str, u64, Task)>);
+
+impl Deferred {
+    pub(crate) fn push(&mut self, name: &'static str, delay_ms: u64, task: impl FnOnce() + Send + 'static) {
+        self.0.push((name, delay_ms, Box::new(task)));
+    }
+}
+
+impl Inner {
+    /// Runs `f` under the log's mutex, then hands over the work that it put off.
+    pub(crate) fn locked<T>(&self, f: impl FnOnce(&mut Writer, &mut Deferred) -> Result<T>) -> Result<T> {
+        let mut deferred = Deferred::default();
+        let result = {
+            let mut writer = self.writer.lock();
+            f(&mut writer, &mut deferred)
+        };
+        for (name, delay_ms, task) in deferred.0 {
+            self.scheduler.schedule(name, delay_ms, task);
+        }
+        result
+    }
+
+    pub(crate) fn marks(&self) -> Marks {
+        *self.marks.read()
+    }
+
+    pub(crate) fn segments(&self) -> Arc<Segments> {
+        self.segments.read().clone()
+    }
+
+    pub(crate) fn config(&self) -> Arc<LogConfig> {
+        self.config.read().clone()
+    }
+
+    pub(crate) fn active(&self) -> Result<Arc<Segment>> {
+        self.segments().active().cloned().ok_or_else(|| Error::Closed { dir: self.dir.clone() })
+    }
+
+    /// Refuses a change of a log that is closed or fenced.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        // Both flags are set under the mutex that the caller holds, or by a flush beside it, whose failure need not be
+        // seen by an append that began before: Relaxed would do; Acquire pairs with the Release stores for readers.
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed { dir: self.dir.clone() });
+        }
+        if self.fenced.load(Ordering::Acquire) {
+            return Err(Error::Fenced { dir: self.dir.clone() });
+        }
+        Ok(())
+    }
+
+    /// Takes note of an error of a write or sync: the log is read-only from then on.
+    pub(crate) fn fence_on<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(e) = &result {
+            if e.fences() {
+                self.fenced.store(true, Ordering::Release);
+            }
+        }
+        result
+    }
+
+    pub(crate) fn segment_config(&self) -> SegmentConfig {
+        segment_config(&self.config())
+    }
+
+    pub(crate) fn new_segment(&self, base: Offset) -> Result<Arc<Segment>> {
+        let config = self.segment_config();
+        let segment = Segment::create(self.backend.clone(), &self.dir, base, config, self.clock.now_ms());
+        Ok(Arc::new(segment.map_err(|e| self.wrap(e))?))
+    }
+
+    pub(crate) fn wrap(&self, source: kseg_segment::Error) -> Error {
+        Error::Segment { dir: self.dir.clone(), source }
+    }
+
+    /// Writes the leader epochs to their file, atomically and durably.
+    pub(crate) fn write_epochs(&self) -> Result<()> {
+        let text = print_epochs(self.epochs.read().entries());
+        self.backend.names().replace(&self.dir.join(EPOCH_FILE), &text)?;
+        Ok(())
+    }
+
+    /// Renames the files of `segments` to `.deleted` now, and removes them after `file.delete.delay.ms`.
+    pub(crate) fn delete_later(&self, segments: Vec<Arc<Segment>>, deferred: &mut Deferred) -> Result<()> {
+        let delay = u64::try_from(self.config().file_delete_delay_ms).unwrap_or(0);
+        let mut renamed = Ok(());
+        for segment in segments {
+            renamed = renamed.and(segment.rename(Suffix::Deleted).map_err(|e| self.wrap(e)));
+            // What a failed removal leaves is removed when the log is opened next.
+            deferred.push("delete-file", delay, move || {
+                let _ = segment.remove();
+            });
+        }
+        renamed
+    }
+
+    /// Renames the snapshots at `offsets` to `.deleted` now, and removes them after `file.delete.delay.ms`.
+    pub(crate) fn delete_snapshots_later(
+        &self,
+        writer: &mut Writer,
+        offsets: &[Offset],
+        deferred: &mut Deferred,
+    ) -> Result<()> {
+        let delay = u64::try_from(self.config().file_delete_delay_ms).unwrap_or(0);
+        for &offset in offsets {
+            if !writer.producers.mark_snapshot_deleted(&mut self.snapshots(), offset)? {
+                continue;
+            }
+            let to = self.dir.join(file_name(offset, FileKind::Snapshot, Suffix::Deleted));
+            let backend = self.backend.clone();
+            deferred.push("delete-producer-snapshot", delay, move || {
+                let _ = backend.names().remove(&to);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The part of a topic's configuration that a segment takes over when it is opened.
+pub(crate) fn segment_config(config: &LogConfig) -> SegmentConfig {
+    SegmentConfig {
+        index_interval_bytes: u32::try_from(config.index_interval_bytes).unwrap_or(0),
+        index_size_max: u32::try_from(config.segment_index_bytes).unwrap_or(0),
+        preallocate: config.preallocate.then(|| u64::try_from(config.segment_size_max()).unwrap_or(0)),
+        roll_jitter_ms: config.segment_jitter(random() as u32),
+        ..SegmentConfig::default()
+    }
+}
+
+/// A number that nobody foresees: std seeds its hashers with one.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+impl Log {
+    /// The partition's directory.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Topic and partition, from the directory's name.
+    pub fn partition(&self) -> &TopicPartition {
+        &self.inner.partition
+    }
+
+    /// What was found and done when the log was opened.
+    pub fn load_report(&self) -> &LoadReport {
+        &self.report
+    }
+
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> Offset {
+        self.inner.marks().log_start
+    }
+
+    /// The next offset to be written: every record below it can be read.
+    pub fn log_end_offset(&self) -> Offset {
+        self.inner.marks().log_end.offset
+    }
+
+    /// Exclusive bound of committed records, as it was set.
+    pub fn high_watermark(&self) -> Offset {
+        self.inner.marks().high_watermark.offset
+    }
+
+    /// Exclusive bound of decided transactions: the high watermark, or the first offset of a transaction below it that
+    /// is not decided.
+    pub fn last_stable_offset(&self) -> Offset {
+        self.inner.marks().last_stable().offset
+    }
+
+    /// First offset of a transaction that is not decided, or whose decision lies at or above the high watermark.
+    pub fn first_unstable_offset(&self) -> Option<Offset> {
+        self.inner.marks().first_unstable.map(|m| m.offset)
+    }
+
+    /// First offset that is not known to be durable: recovery after a crash begins in its segment.
+    pub fn recovery_point(&self) -> Offset {
+        self.inner.marks().recovery_point
+    }
+
+    /// Bytes in all segments.
+    pub fn size(&self) -> u64 {
+        self.inner.segments().size()
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<LogConfig> {
+        self.inner.config()
+    }
+
+    /// Puts a new configuration in force: roll checks, retention and flushes go by it at once, index sizes and
+    /// intervals from the next segment on.
+    pub fn update_config(&self, config: LogConfig) {
+        *self.inner.config.write() = Arc::new(config);
+    }
+
+    /// Sets the high watermark, clamped to the log, and returns the offset set. A lower one than before is taken too.
+    ///
+    /// Source: Kafka `UnifiedLog.updateHighWatermark`; unlike there, a later lookup never moves it.
+    pub fn update_high_watermark(&self, offset: Offset) -> Offset {
+        let mut writer = self.inner.writer.lock();
+        let set = self.inner.marks.write().set_high_watermark(offset);
+        self.inner.high_watermark_moved(&mut writer);
+        set
+    }
+
+    /// Raises the log start offset: what lies below can no longer be read, and segments wholly below go with the next
+    /// pass of retention. Returns whether it moved.
+    ///
+    /// Held in memory; a data directory writes it to its checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOutOfRange`] above the high watermark.
+    ///
+    /// Source: Kafka `UnifiedLog.maybeIncrementLogStartOffset`.
+    pub fn increment_log_start_offset(&self, offset: Offset) -> Result<bool> {
+        self.inner.locked(|writer, deferred| self.inner.increment_log_start(writer, deferred, offset))
+    }
+
+    /// Notes that `epoch` begins at `offset`, and writes the epoch file.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a negative epoch or offset; [`Error::Io`].
+    ///
+    /// Source: Kafka `LeaderEpochFileCache.assign`.
+    pub fn assign_epoch(&self, epoch: LeaderEpoch, offset: Offset) -> Result<()> {
+        self.inner.locked(|_, _| self.inner.assign_epoch(epoch, offset))
+    }
+
+    /// The greatest epoch at or below `epoch`, and the offset at which it ends; `None` where nothing is known of it.
+    ///
+    /// Source: Kafka `UnifiedLog.endOffsetForEpoch`.
+    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<EpochEnd> {
+        let log_end = self.log_end_offset();
+        self.inner.epochs.read().end_offset_for(epoch, log_end)
+    }
+
+    /// The newest leader epoch.
+    pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
+        self.inner.epochs.read().latest().map(|e| e.epoch)
+    }
+
+    /// Closes the log: a producer snapshot at the log end offset, the last index entries, index files cut, `.log` files
+    /// synced. A second close does nothing.
+    ///
+    /// # Errors
+    /// The first error; all files are closed all the same.
+    ///
+    /// Source: Kafka `UnifiedLog.close`.
+    pub fn close(&self) -> Result<()> {
+        self.inner.locked(|writer, _| {
+            if self.inner.closed.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+            let mut first = self.inner.take_snapshot(writer, true);
+            for segment in self.inner.segments().as_slice() {
+                let closed = segment.close().map_err(|e| self.inner.wrap(e));
+                first = first.and(closed);
+            }
+            first
+        })
+    }
+
+    /// Lets go of all files without a write, as if the process had died.
+    pub fn abandon(&self) {
+        let _guard = self.inner.writer.lock();
+        self.inner.closed.store(true, Ordering::Release);
+        for segment in self.inner.segments().as_slice() {
+            segment.abandon();
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn assign_epoch(&self, epoch: LeaderEpoch, offset: Offset) -> Result<()> {
+        let changed = self.epochs.write().assign(epoch, offset);
+        let changed = changed.map_err(|e| Error::InvalidArgument { what: e.to_string() })?;
+        if changed.write == FileWrite::Now { self.write_epochs() } else { Ok(()) }
+    }
+
+    /// Writes the epoch file in the background: the file may name epochs that are gone, never miss one.
+    pub(crate) fn write_epochs_later(self: &Arc<Self>, deferred: &mut Deferred) {
+        let log = Arc::downgrade(self);
+        deferred.push("leader-epoch-cache-flush", 0, move || {
+            if let Some(log) = log.upgrade() {
+                let _ = log.write_epochs();
+            }
+        });
+    }
+
+    pub(crate) fn increment_log_start(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        deferred: &mut Deferred,
+        offset: Offset,
+    ) -> Result<bool> {
+        self.check_writable()?;
+        {
+            let mut marks = self.marks.write();
+            if offset > marks.high_watermark.offset {
+                let (dir, log_start, log_end) =
+                    (self.dir.clone(), marks.log_start, marks.high_watermark.offset);
+                return Err(Error::OffsetOutOfRange { dir, offset, log_start, log_end });
+            }
+            if offset <= marks.log_start {
+                return Ok(false);
+            }
+            marks.log_start = offset;
+            if marks.high_watermark.offset < offset {
+                marks.high_watermark = Mark::at(offset);
+            }
+            marks.recovery_point = marks.recovery_point.max(offset);
+        }
+        if self.epochs.write().truncate_from_start(offset).changed {
+            self.write_epochs_later(deferred);
+        }
+        writer.producers.log_start_moved(offset);
+        self.refresh_first_unstable(writer);
+        Ok(true)
+    }
+
+    /// What follows from a high watermark that moved.
+    pub(crate) fn high_watermark_moved(&self, writer: &mut Writer) {
+        let high_watermark = self.marks().high_watermark.offset;
+        writer.producers.high_watermark_moved(high_watermark);
+        self.refresh_first_unstable(writer);
+    }
+
+    pub(crate) fn refresh_first_unstable(&self, writer: &Writer) {
+        let first = self.first_unstable_mark(writer);
+        let mut marks = self.marks.write();
+        let log_start = marks.log_start;
+        marks.first_unstable =
+            first.map(|mark| if mark.offset < log_start { Mark::at(log_start) } else { mark });
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let marks = self.inner.marks();
+        f.debug_struct("Log")
+            .field("dir", &self.inner.dir)
+            .field("log_start", &marks.log_start)
+            .field("log_end", &marks.log_end.offset)
+            .field("high_watermark", &marks.high_watermark.offset)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! The offsets of a log: one value, changed as a whole, copied by readers.
+
+use kseg_format::Offset;
+
+/// Where an offset lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Base offset of the segment.
+    pub segment: Offset,
+    /// Byte position in its `.log` file.
+    pub position: u64,
+}
+
+/// An offset and, where it has been looked up, its place (Kafka's `LogOffsetMetadata`).
+///
+/// The offset is what was set: finding its place never moves it, also where it lies inside a batch or in a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The offset.
+    pub offset: Offset,
+    /// Its place, if known.
+    pub place: Option<Place>,
+}
+
+impl Mark {
+    /// A mark whose place is not known.
+    pub const fn at(offset: Offset) -> Self {
+        Mark { offset, place: None }
+    }
+}
+
+/// All offsets of a log.
+///
+/// Normally `log_start <= last stable <= high_watermark <= log_end` and `recovery_point <= log_end`. A log that was
+/// truncated fully with a log start above its end has its log start and high watermark above the end until data come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// First offset that may be read.
+    pub(crate) log_start: Offset,
+    /// Next offset to be written; its place is always known.
+    pub(crate) log_end: Mark,
+    /// Exclusive bound of committed records.
+    pub(crate) high_watermark: Mark,
+    /// First offset of a transaction that is not decided, or whose decision is not committed.
+    pub(crate) first_unstable: Option<Mark>,
+    /// First offset not known to be durable.
+    pub(crate) recovery_point: Offset,
+}
+
+impl Marks {
+    /// Exclusive bound of decided transactions below the high watermark.
+    pub(crate) fn last_stable(&self) -> Mark {
+        match self.first_unstable {
+            Some(unstable) if unstable.offset < self.high_watermark.offset => unstable,
+            _ => self.high_watermark,
+        }
+    }
+
+    /// Sets the log end; the recovery point never lies behind it.
+    pub(crate) fn set_log_end(&mut self, offset: Offset, place: Place) {
+        self.log_end = Mark { offset, place: Some(place) };
+        self.recovery_point = self.recovery_point.min(offset);
+    }
+
+    /// Where the high watermark has reached the log end it goes on with it.
+    pub(crate) fn refresh_high_watermark(&mut self) -> bool {
+        if self.high_watermark.offset >= self.log_end.offset {
+            let moved = self.high_watermark != self.log_end;
+            self.high_watermark = self.log_end;
+            return moved;
+        }
+        false
+    }
+
+    /// Sets the high watermark to `offset`, clamped to `[log_start, log_end]`; returns the offset set.
+    pub(crate) fn set_high_watermark(&mut self, offset: Offset) -> Offset {
+        let mark = if offset < self.log_start { Mark::at(self.log_start) } else { Mark::at(offset) };
+        self.high_watermark = if mark.offset >= self.log_end.offset {
+            // A log start above the log end (see above) keeps the high watermark with it.
+            if mark.offset == self.log_start && self.log_start > self.log_end.offset {
+                mark
+            } else {
+                self.log_end
+            }
+        } else if mark.offset == self.high_watermark.offset {
+            self.high_watermark
+        } else {
+            mark
+        };
+        self.high_watermark.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(log_start: i64, high_watermark: i64, log_end: i64) -> Marks {
+        Marks {
+            log_start: Offset::new(log_start),
+            log_end: Mark {
+                offset: Offset::new(log_end),
+                place: Some(Place { segment: Offset::ZERO, position: 100 }),
+            },
+            high_watermark: Mark::at(Offset::new(high_watermark)),
+            first_unstable: None,
+            recovery_point: Offset::ZERO,
+        }
+    }
+
+    #[test]
+    fn log_edge_106_the_high_watermark_is_clamped_to_the_log() {
+        let mut marks = marks(2, 2, 10);
+        assert_eq!(marks.set_high_watermark(Offset::new(50)).get(), 10);
+        assert!(marks.high_watermark.place.is_some());
+        assert_eq!(marks.set_high_watermark(Offset::new(1)).get(), 2);
+        assert_eq!(marks.set_high_watermark(Offset::new(7)).get(), 7);
+    }
+
+    #[test]
+    fn the_last_stable_offset_is_the_first_unstable_one_below_the_high_watermark() {
+        let mut marks = marks(0, 8, 10);
+        assert_eq!(marks.last_stable().offset.get(), 8);
+        marks.first_unstable = Some(Mark::at(Offset::new(5)));
+        assert_eq!(marks.last_stable().offset.get(), 5);
+        marks.first_unstable = Some(Mark::at(Offset::new(9)));
+        assert_eq!(marks.last_stable().offset.get(), 8);
+    }
+
+    #[test]
+    fn the_recovery_point_never_lies_behind_the_log_end() {
+        let mut marks = marks(0, 0, 10);
+        marks.recovery_point = Offset::new(9);
+        marks.set_log_end(Offset::new(4), Place { segment: Offset::ZERO, position: 40 });
+        assert_eq!(marks.recovery_point.get(), 4);
+    }
+}

@@ -1,0 +1,500 @@
+//! Opening a log: what interrupted operations left is finished or undone, segments are loaded, what may be damaged is
+//! recovered, the offsets are set.
+//!
+//! Source: Kafka `LogLoader`; where kseg differs (nothing that could be read is dropped, a strange file is no reason to
+//! refuse) the item says so.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kseg_format::{Magic, Offset};
+use kseg_io_backends::{Backend, Kind, OpenHow};
+use kseg_segment::{
+    Cut, FileKind, FileName, Headers, Segment, Suffix, file_name, keep_aside, parse_file_name,
+};
+
+use crate::checkpoint::parse_epochs;
+use crate::clock::{Clock, ManualClock, SystemClock};
+use crate::config::LogConfig;
+use crate::error::{Error, Result};
+use crate::leader_epoch::LeaderEpochCache;
+use crate::log::{Deferred, EPOCH_FILE, Inner, Log, Writer};
+use crate::marks::{Mark, Marks, Place};
+use crate::producers::{no_producers, observe};
+use crate::scheduler::{ManualScheduler, Scheduler};
+use crate::segments::Segments;
+use crate::sync::{AtomicBool, Mutex, RwLock};
+use crate::topic::{DirKind, parse_dir_name};
+
+/// How a log is opened. The marks come from the data directory's checkpoints; [`LogDir`](crate::LogDir) keeps those.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The I/O backend.
+    pub backend: Arc<dyn Backend>,
+    /// The topic's configuration.
+    pub config: LogConfig,
+    /// The log was closed in an orderly way when it was last open. Otherwise all segments from the recovery point on
+    /// are checked batch by batch. Default: true, as for a new log.
+    pub clean: bool,
+    /// First offset not known to be durable. Default: 0.
+    pub recovery_point: Offset,
+    /// The log start offset that was checkpointed. Default: 0.
+    pub log_start_offset: Offset,
+    /// The clock. Default: the machine's.
+    pub clock: Arc<dyn Clock>,
+    /// Takes background work. Default: a [`ManualScheduler`] on a clock that stands still: what has no delay runs at
+    /// once in the call that caused it, and files that are to be removed later stay until the log is opened again.
+    pub scheduler: Arc<dyn Scheduler>,
+}
+
+impl OpenOptions {
+    /// The defaults, on `backend`.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        OpenOptions {
+            backend,
+            config: LogConfig::default(),
+            clean: true,
+            recovery_point: Offset::ZERO,
+            log_start_offset: Offset::ZERO,
+            clock: Arc::new(SystemClock),
+            scheduler: ManualScheduler::new(Arc::new(ManualClock::new(0))),
+        }
+    }
+}
+
+/// What was found and done when a log was opened.
+#[derive(Debug, Default)]
+pub struct LoadReport {
+    /// Base offsets of the segments that were checked batch by batch.
+    pub recovered: Vec<Offset>,
+    /// What was cut from `.log` files, and why.
+    pub cuts: Vec<Cut>,
+    /// Whole segments that lay behind a cut, and the files that hold them now.
+    pub set_aside: Vec<PathBuf>,
+    /// Files of interrupted operations that were removed, and index files without a `.log` file.
+    pub removed: Vec<PathBuf>,
+    /// Files that were given their final name, to complete an interrupted replacement.
+    pub completed: Vec<PathBuf>,
+    /// Segments whose index files were missing and have been rebuilt.
+    pub rebuilt: Vec<Offset>,
+    /// Files whose names are none of a log's; they are left alone.
+    pub unknown: Vec<PathBuf>,
+    /// The log ended below its log start offset, so that all its segments went.
+    pub emptied: bool,
+}
+
+impl LoadReport {
+    /// Whether anything was out of the ordinary for a log that was closed in an orderly way.
+    pub fn is_quiet(&self) -> bool {
+        self.cuts.is_empty() && self.set_aside.is_empty() && self.unknown.is_empty() && !self.emptied
+    }
+}
+
+impl fmt::Display for LoadReport {
+    /// A line for each thing of note; nothing for a quiet report.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for cut in &self.cuts {
+            writeln!(f, "{cut}")?;
+        }
+        for path in &self.set_aside {
+            writeln!(f, "{}: a segment behind a cut, kept aside", path.display())?;
+        }
+        for path in &self.unknown {
+            writeln!(f, "{}: not a file of a log, left alone", path.display())?;
+        }
+        if self.emptied {
+            writeln!(f, "the log ended below its log start offset; its segments were removed")?;
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Opens the log in `dir`, whose name is `topic-partition`; makes the directory and an empty log where there is
+    /// none.
+    ///
+    /// One process at a time may have a log open. A lone log takes no lock; [`LogDir`](crate::LogDir) does for all that
+    /// are in it. What was cut or moved is in [`load_report`](Log::load_report).
+    ///
+    /// # Errors
+    /// [`Error::DirName`], [`Error::NotADirectory`]; [`Error::Config`]; [`Error::Checkpoint`] for a malformed epoch
+    /// file; [`Error::Segment`], [`Error::Io`]. An I/O error never cuts or removes data.
+    ///
+    /// Source: Kafka `LogLoader.load`.
+    pub fn open(dir: &Path, options: OpenOptions) -> Result<Log> {
+        options.config.validate()?;
+        let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let (partition, kind) =
+            parse_dir_name(&name).map_err(|source| Error::DirName { dir: dir.to_path_buf(), source })?;
+        let names = options.backend.names();
+        match names.stat(dir)? {
+            None => names.create_dir_all(dir)?,
+            Some(stat) if stat.kind != Kind::Dir => {
+                return Err(Error::NotADirectory { path: dir.to_path_buf(), found: "a file" });
+            }
+            Some(_) => {}
+        }
+        let epochs = read_epochs(&*options.backend, dir)?;
+        let zero = Mark { offset: Offset::ZERO, place: Some(Place { segment: Offset::ZERO, position: 0 }) };
+        let inner = Arc::new(Inner {
+            dir: dir.to_path_buf(),
+            partition,
+            backend: options.backend.clone(),
+            clock: options.clock,
+            scheduler: options.scheduler,
+            config: RwLock::new(Arc::new(options.config)),
+            marks: RwLock::new(Marks {
+                log_start: options.log_start_offset,
+                log_end: zero,
+                high_watermark: zero,
+                first_unstable: None,
+                recovery_point: options.recovery_point,
+            }),
+            segments: RwLock::new(Arc::new(Segments::default())),
+            epochs: RwLock::new(epochs),
+            writer: Mutex::new(Writer { producers: no_producers(), last_flush_ms: 0 }),
+            fenced: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        });
+        let mut report = LoadReport::default();
+        inner.locked(|writer, deferred| {
+            let mut loading = Loading {
+                log: &inner,
+                clean: options.clean,
+                log_start: options.log_start_offset,
+                recovery_point: options.recovery_point,
+                report: &mut report,
+            };
+            let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
+            if loaded.is_err() {
+                for segment in inner.segments().as_slice() {
+                    segment.abandon();
+                }
+            }
+            loaded
+        })?;
+        Ok(Log { inner, report })
+    }
+}
+
+fn read_epochs(backend: &dyn Backend, dir: &Path) -> Result<LeaderEpochCache> {
+    /// An epoch takes a line of at most 32 bytes; a longer file is not one of ours.
+    const LIMIT: u64 = 64 * 1024 * 1024;
+    let path = dir.join(EPOCH_FILE);
+    let Some(bytes) = backend.names().read(&path, LIMIT)? else {
+        backend.open(&path, OpenHow::CreateNew)?;
+        return Ok(LeaderEpochCache::new());
+    };
+    let entries = parse_epochs(&bytes).map_err(|e| Error::Checkpoint(e.in_file(&path)))?;
+    LeaderEpochCache::from_entries(entries)
+        .map_err(|e| Error::InvalidArgument { what: format!("{}: {e}", path.display()) })
+}
+
+struct Loading<'l> {
+    log: &'l Arc<Inner>,
+    clean: bool,
+    log_start: Offset,
+    recovery_point: Offset,
+    report: &'l mut LoadReport,
+}
+
+impl Loading<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.log.dir.join(name)
+    }
+
+    /// The regular files of the directory, taken apart; names that are none of ours are noted once.
+    fn files(&mut self) -> Result<Vec<(String, FileName, u64)>> {
+        let mut files = Vec::new();
+        let mut unknown = Vec::new();
+        for entry in self.log.backend.names().list(&self.log.dir)? {
+            if entry.kind != Kind::File {
+                continue;
+            }
+            let Some(name) = entry.name.to_str() else {
+                unknown.push(self.log.dir.join(&entry.name));
+                continue;
+            };
+            match parse_file_name(name) {
+                Some(parsed) => files.push((name.to_string(), parsed, entry.len)),
+                None if is_kept_beside(name) => {}
+                None => unknown.push(self.path(name)),
+            }
+        }
+        unknown.sort();
+        self.report.unknown = unknown;
+        files.sort();
+        Ok(files)
+    }
+
+    /// Phases 1 to 3: files of interrupted deletions, compactions and swaps.
+    fn finish_replacements(&mut self) -> Result<()> {
+        let files = self.files()?;
+        let min_cleaned = files.iter().filter(|f| f.1.suffix == Suffix::Cleaned).map(|f| f.1.offset).min();
+        for (name, parsed, _) in &files {
+            let goes = match parsed.suffix {
+                Suffix::Deleted | Suffix::Cleaned => true,
+                // A replacement is complete only once no part of it is `.cleaned` any more.
+                Suffix::Swap => min_cleaned.is_some_and(|min| parsed.offset >= min),
+                Suffix::None => false,
+            };
+            if goes {
+                self.remove(name)?;
+            }
+        }
+        let files = self.files()?;
+        let mut range: Option<(Offset, Offset)> = None;
+        for (_, parsed, size) in &files {
+            if parsed.suffix == Suffix::Swap && parsed.kind == FileKind::Log {
+                let next = self.next_offset_of_swap(parsed.offset, *size)?;
+                let (min, max) = range.unwrap_or((parsed.offset, next));
+                range = Some((min.min(parsed.offset), max.max(next)));
+            }
+        }
+        if let Some((min, max)) = range {
+            for (name, parsed, _) in &files {
+                if parsed.suffix != Suffix::Swap && min <= parsed.offset && parsed.offset < max {
+                    self.remove(name)?;
+                }
+            }
+        }
+        for (name, parsed, _) in files.iter().filter(|f| f.1.suffix == Suffix::Swap) {
+            let to = self.path(&file_name(parsed.offset, parsed.kind, Suffix::None));
+            self.log.backend.names().rename(&self.path(name), &to)?;
+            self.report.completed.push(to);
+        }
+        if range.is_some() {
+            self.log.backend.names().sync_dir(&self.log.dir)?;
+        }
+        Ok(())
+    }
+
+    /// The offset behind the last batch of a `.log.swap` file, by a walk over its headers.
+    fn next_offset_of_swap(&self, base: Offset, size: u64) -> Result<Offset> {
+        let path = self.path(&file_name(base, FileKind::Log, Suffix::Swap));
+        let file = self.log.backend.open(&path, OpenHow::Read)?;
+        let mut walk = Headers::new(&*file, 0, size);
+        let mut next = base;
+        while let Some((_, header)) = walk.next().map_err(|e| self.log.wrap(e))? {
+            next = header.next_offset();
+        }
+        Ok(next)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        self.log.backend.names().remove(&path)?;
+        self.report.removed.push(path);
+        Ok(())
+    }
+
+    /// Phases 4 to 6.
+    fn load(&mut self, writer: &mut Writer, deferred: &mut Deferred, kind: DirKind) -> Result<()> {
+        self.open_segments()?;
+        let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer, deferred)? };
+        let log = self.log;
+        if log.segments().active().is_none() {
+            let segment = log.new_segment(self.log_start)?;
+            *log.segments.write() = Arc::new(Segments::default().with(segment));
+        }
+        let active = log.active()?;
+        active.activate().map_err(|e| log.wrap(e))?;
+        let log_end = match (kind, known_end) {
+            (DirKind::Deleted, _) => Offset::ZERO,
+            (_, Some(end)) => end,
+            (_, None) => active.next_offset().map_err(|e| log.wrap(e))?,
+        };
+        let first = log.segments().as_slice().first().map_or(Offset::ZERO, |s| s.base_offset());
+        let log_start = self.log_start.max(first);
+        let recovery_point =
+            if self.clean && known_end.is_some() { log_end } else { self.recovery_point.min(log_end) };
+        if log.epochs.write().truncate_from_end(log_end).changed {
+            log.write_epochs_later(deferred);
+        }
+        if log.epochs.write().truncate_from_start(self.log_start).changed {
+            log.write_epochs_later(deferred);
+        }
+        {
+            let mut marks = log.marks.write();
+            marks.log_start = log_start;
+            let place = Place { segment: active.base_offset(), position: active.size() };
+            marks.log_end = Mark { offset: log_end, place: Some(place) };
+            marks.high_watermark = Mark::at(log_start);
+            marks.recovery_point = recovery_point.max(log_start).min(log_end.max(log_start));
+        }
+        let bases: BTreeSet<Offset> = log.segments().as_slice().iter().map(|s| s.base_offset()).collect();
+        writer.producers = log.list_producers()?;
+        log.remove_stray_snapshots(writer, &bases)?;
+        log.rebuild_producers(writer, log_start, log_end, self.clean)?;
+        writer.last_flush_ms = log.clock.now_ms();
+        log.refresh_first_unstable(writer);
+        Ok(())
+    }
+
+    /// Phase 4: every `.log` file is a segment; an index file without one goes.
+    fn open_segments(&mut self) -> Result<()> {
+        let files = self.files()?;
+        let present: BTreeSet<(Offset, FileKind)> = files.iter().map(|f| (f.1.offset, f.1.kind)).collect();
+        let log = self.log;
+        let config = log.segment_config();
+        let mut segments = Segments::default();
+        for (name, parsed, size) in &files {
+            match parsed.kind {
+                FileKind::Log => {
+                    let now_ms = log.clock.now_ms();
+                    let canonical = file_name(parsed.offset, FileKind::Log, Suffix::None);
+                    if *name != canonical {
+                        log.backend.names().rename(&self.path(name), &self.path(&canonical))?;
+                    }
+                    let segment = Segment::open(
+                        log.backend.clone(),
+                        &log.dir,
+                        parsed.offset,
+                        config.clone(),
+                        now_ms,
+                        *size,
+                    );
+                    segments = segments.with(Arc::new(segment.map_err(|e| log.wrap(e))?));
+                }
+                FileKind::OffsetIndex | FileKind::TimeIndex | FileKind::TxnIndex
+                    if !present.contains(&(parsed.offset, FileKind::Log)) =>
+                {
+                    self.remove(name)?;
+                }
+                _ => {}
+            }
+        }
+        let missing = |base| {
+            [FileKind::OffsetIndex, FileKind::TimeIndex].iter().any(|&kind| !present.contains(&(base, kind)))
+        };
+        for segment in segments.as_slice() {
+            let base = segment.base_offset();
+            let to_recover = !self.clean && base >= self.first_unflushed(&segments);
+            if missing(base) && segment.size() > 0 && !to_recover {
+                segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
+                self.report.rebuilt.push(base);
+            }
+        }
+        *log.segments.write() = Arc::new(segments);
+        Ok(())
+    }
+
+    /// Base offset of the segment that holds the recovery point.
+    fn first_unflushed(&self, segments: &Segments) -> Offset {
+        let index = segments.floor_index(self.recovery_point).unwrap_or(0);
+        segments.as_slice().get(index).map_or(Offset::ZERO, |s| s.base_offset())
+    }
+
+    /// Phase 5. Returns the log end offset; `None` where there is no segment.
+    fn recover(&mut self, writer: &mut Writer, deferred: &mut Deferred) -> Result<Option<Offset>> {
+        let log = self.log;
+        let segments = log.segments();
+        let mut end = None;
+        if self.clean {
+            if let Some(last) = segments.active() {
+                let recovered = last.recover_tail().map_err(|e| log.wrap(e))?;
+                end = Some(recovered.next_offset);
+                self.report.cuts.extend(recovered.cut);
+            }
+        } else {
+            let unflushed = segments.range(self.recovery_point, Offset::new(i64::MAX))?.to_vec();
+            for (n, segment) in unflushed.iter().enumerate() {
+                let (next_offset, cut) = self.recover_segment(writer, segment)?;
+                end = Some(next_offset);
+                self.report.recovered.push(segment.base_offset());
+                if let Some(cut) = cut {
+                    self.report.cuts.push(cut);
+                    self.set_aside_behind(&unflushed[n + 1..])?;
+                    break;
+                }
+            }
+            if end.is_none() {
+                end = match log.segments().active() {
+                    Some(last) => Some(last.next_offset().map_err(|e| log.wrap(e))?),
+                    None => None,
+                };
+            }
+        }
+        if end.is_some_and(|end| end < self.log_start) {
+            self.report.emptied = true;
+            let all = log.segments().as_slice().to_vec();
+            *log.segments.write() = Arc::new(Segments::default());
+            log.delete_later(all, deferred)?;
+            if log.epochs.write().clear_and_flush().write != crate::leader_epoch::FileWrite::None {
+                log.write_epochs()?;
+            }
+            writer.producers = log.list_producers()?;
+            log.reset_producers(writer, self.log_start)?;
+            return Ok(None);
+        }
+        Ok(end)
+    }
+
+    /// Checks one segment, with the leader epochs and producers of its batches.
+    fn recover_segment(&self, writer: &mut Writer, segment: &Segment) -> Result<(Offset, Option<Cut>)> {
+        let log = self.log;
+        writer.producers = log.list_producers()?;
+        log.rebuild_producers(writer, self.log_start, segment.base_offset(), false)?;
+        let producers = &mut writer.producers;
+        let mut epochs_changed = false;
+        let recovered = segment.recover(&mut |position, batch| {
+            let header = batch.header();
+            if header.magic() != Magic::V2 {
+                return;
+            }
+            if let (Some(epoch), Some(base)) = (header.leader_epoch(), header.base_offset()) {
+                let mut epochs = log.epochs.write();
+                let newer = epochs.latest().is_none_or(|latest| epoch > latest.epoch);
+                if newer && epochs.assign(epoch, base).is_ok() {
+                    epochs_changed = true;
+                }
+            }
+            observe(producers, &batch, Place { segment: segment.base_offset(), position });
+        });
+        let recovered = recovered.map_err(|e| log.wrap(e))?;
+        if epochs_changed {
+            log.write_epochs()?;
+        }
+        writer.producers.set_map_end(recovered.next_offset.max(writer.producers.map_end()));
+        log.take_snapshot(writer, true)?;
+        Ok((recovered.next_offset, recovered.cut))
+    }
+
+    /// Segments behind a cut leave the log; their batches are kept aside, their indexes are not.
+    fn set_aside_behind(&mut self, later: &[Arc<Segment>]) -> Result<()> {
+        let log = self.log;
+        for segment in later {
+            let path = segment.path();
+            if segment.size() > 0 {
+                let file = log.backend.open(&path, OpenHow::Read)?;
+                let kept =
+                    keep_aside(&*log.backend, &*file, &path, 0, segment.size()).map_err(|e| log.wrap(e))?;
+                self.report.set_aside.extend(kept);
+            }
+            segment.remove().map_err(|e| log.wrap(e))?;
+            let snapshot = self.path(&file_name(segment.base_offset(), FileKind::Snapshot, Suffix::None));
+            log.backend.names().remove(&snapshot)?;
+        }
+        let gone: BTreeSet<Offset> = later.iter().map(|s| s.base_offset()).collect();
+        let kept = log.segments().without(|s| gone.contains(&s.base_offset()));
+        *log.segments.write() = Arc::new(kept);
+        Ok(())
+    }
+}
+
+/// Files of a partition directory that are no segment's: checkpoints, their leftovers, and what was kept aside.
+fn is_kept_beside(name: &str) -> bool {
+    let base = name.strip_suffix(".tmp").unwrap_or(name);
+    base == EPOCH_FILE || base == "partition.metadata" || name.ends_with(".checkpoint") || is_cut(name)
+}
+
+/// A name that [`keep_aside`] gives.
+fn is_cut(name: &str) -> bool {
+    let base = match name.rsplit_once('.') {
+        Some((base, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => base,
+        _ => name,
+    };
+    base.ends_with(".cut")
+}

@@ -1,0 +1,172 @@
+//! A producer snapshot as bytes.
+//!
+//! | at | width | field |
+//! |---|---|---|
+//! | 0 | 2 | version, 1 |
+//! | 2 | 4 | CRC-32C of everything behind |
+//! | 6 | 4 | number of entries |
+//! | 10 | 46 each | producer id 8, epoch 2, last sequence 4, last offset 8, offset delta 4, timestamp 8, coordinator epoch 4, first offset of the open transaction 8 |
+//!
+//! Of a producer's batches only the last is kept. -1 stands for what there is none of.
+//!
+//! Source: Kafka `ProducerStateManager.writeSnapshot`, `readSnapshot`.
+
+use std::fmt;
+
+use crate::producer_state::{ProducerEntry, RawEntry};
+
+const VERSION: i16 = 1;
+
+const VERSION_AT: usize = 0;
+const CRC_AT: usize = VERSION_AT + 2;
+const COUNT_AT: usize = CRC_AT + 4;
+const HEADER_LEN: usize = COUNT_AT + 4;
+const _: () = assert!(HEADER_LEN == 10);
+
+const ID_AT: usize = 0;
+const EPOCH_AT: usize = ID_AT + 8;
+const LAST_SEQUENCE_AT: usize = EPOCH_AT + 2;
+const LAST_OFFSET_AT: usize = LAST_SEQUENCE_AT + 4;
+const OFFSET_DELTA_AT: usize = LAST_OFFSET_AT + 8;
+const TIMESTAMP_AT: usize = OFFSET_DELTA_AT + 4;
+const COORDINATOR_EPOCH_AT: usize = TIMESTAMP_AT + 8;
+const TRANSACTION_START_AT: usize = COORDINATOR_EPOCH_AT + 4;
+const ENTRY_LEN: usize = TRANSACTION_START_AT + 8;
+const _: () = assert!(ENTRY_LEN == 46);
+
+/// Writes a snapshot of `entries`, in their order.
+pub fn encode<'a>(entries: impl IntoIterator<Item = &'a ProducerEntry>) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_LEN];
+    let mut count: i32 = 0;
+    for entry in entries {
+        let raw = entry.to_raw();
+        bytes.extend(raw.id.to_be_bytes());
+        bytes.extend(raw.epoch.to_be_bytes());
+        bytes.extend(raw.last_sequence.to_be_bytes());
+        bytes.extend(raw.last_offset.to_be_bytes());
+        bytes.extend(raw.offset_delta.to_be_bytes());
+        bytes.extend(raw.timestamp.to_be_bytes());
+        bytes.extend(raw.coordinator_epoch.to_be_bytes());
+        bytes.extend(raw.transaction_start.to_be_bytes());
+        count += 1;
+    }
+    bytes[VERSION_AT..CRC_AT].copy_from_slice(&VERSION.to_be_bytes());
+    bytes[COUNT_AT..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
+    let crc = crc32c::crc32c(&bytes[COUNT_AT..]);
+    bytes[CRC_AT..COUNT_AT].copy_from_slice(&crc.to_be_bytes());
+    bytes
+}
+
+/// Reads a snapshot.
+///
+/// # Errors
+/// [`SnapshotError`]: a damaged snapshot is to be removed and an older one taken, or the log read.
+pub fn decode(bytes: &[u8]) -> Result<Vec<ProducerEntry>, SnapshotError> {
+    let short = |needed: usize| SnapshotError::Short { needed: needed as u64, found: bytes.len() as u64 };
+    let version = bytes.first_chunk().ok_or_else(|| short(HEADER_LEN))?;
+    let version = i16::from_be_bytes(*version);
+    if version != VERSION {
+        return Err(SnapshotError::Version { expected: VERSION, found: version });
+    }
+    if bytes.len() < HEADER_LEN {
+        return Err(short(HEADER_LEN));
+    }
+    let count = i32::from_be_bytes(field(bytes, COUNT_AT));
+    let entries_len = usize::try_from(count)
+        .ok()
+        .and_then(|count| count.checked_mul(ENTRY_LEN))
+        .ok_or(SnapshotError::Count { found: count })?;
+    let body = &bytes[HEADER_LEN..];
+    let entries = body.get(..entries_len).ok_or_else(|| short(HEADER_LEN.saturating_add(entries_len)))?;
+
+    let expected = u32::from_be_bytes(field(bytes, CRC_AT));
+    let found = crc32c::crc32c(&bytes[COUNT_AT..]);
+    if expected != found {
+        return Err(SnapshotError::Crc { expected, found });
+    }
+    Ok(entries.chunks_exact(ENTRY_LEN).map(entry).collect())
+}
+
+fn entry(bytes: &[u8]) -> ProducerEntry {
+    ProducerEntry::from_raw(RawEntry {
+        id: i64::from_be_bytes(field(bytes, ID_AT)),
+        epoch: i16::from_be_bytes(field(bytes, EPOCH_AT)),
+        last_sequence: i32::from_be_bytes(field(bytes, LAST_SEQUENCE_AT)),
+        last_offset: i64::from_be_bytes(field(bytes, LAST_OFFSET_AT)),
+        offset_delta: i32::from_be_bytes(field(bytes, OFFSET_DELTA_AT)),
+        timestamp: i64::from_be_bytes(field(bytes, TIMESTAMP_AT)),
+        coordinator_epoch: i32::from_be_bytes(field(bytes, COORDINATOR_EPOCH_AT)),
+        transaction_start: i64::from_be_bytes(field(bytes, TRANSACTION_START_AT)),
+    })
+}
+
+/// `N` bytes at a place that the caller has checked to be there.
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[at..at + N]);
+    field
+}
+
+/// A snapshot that is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// It is shorter than its header, or than its number of entries asks for.
+    Short {
+        /// Bytes there should be.
+        needed: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// It has another version.
+    Version {
+        /// The version that can be read.
+        expected: i16,
+        /// Its version.
+        found: i16,
+    },
+    /// Its number of entries is negative.
+    Count {
+        /// The number.
+        found: i32,
+    },
+    /// Its checksum is wrong. Bytes behind the entries count too.
+    Crc {
+        /// The checksum it carries.
+        expected: u32,
+        /// The checksum of its bytes.
+        found: u32,
+    },
+}
+
+impl SnapshotError {
+    /// Kafka's name for this error.
+    pub fn kafka_name(&self) -> &'static str {
+        "CorruptSnapshotException"
+    }
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::Short { needed, found } => {
+                write!(f, "producer snapshot: expected {needed} bytes, found {found}")
+            }
+            SnapshotError::Version { expected, found } => {
+                write!(f, "producer snapshot: expected version {expected}, found {found}")
+            }
+            SnapshotError::Count { found } => {
+                write!(f, "producer snapshot: expected a number of entries, found {found}")
+            }
+            SnapshotError::Crc { expected, found } => {
+                write!(f, "producer snapshot: expected checksum {expected:#010x}, found {found:#010x}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+#[cfg(test)]
+#[path = "producer_snapshot_test.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+use kseg_format::Offset;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Two producers: one with a batch whose sequences wrap and an open transaction, one of which only a marker is known.
+const TWO: &str = "00 01 2d a0 77 e5 00 00 00 02 00 00 00 00 00 00 03 e9 00 02 00 00 00 00 00 00 00 00 00 00 00 66 \
+    00 00 00 02 00 00 01 8b cf e5 68 01 ff ff ff ff 00 00 00 00 00 00 00 64 00 00 00 00 00 00 00 0b \
+    00 0c ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 00 00 00 00 00 00 01 e2 40 00 00 00 0d ff ff \
+    ff ff ff ff ff ff";
+const NONE: &str = "00 01 48 67 4b c7 00 00 00 00";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+fn raw() -> impl Strategy<Value = RawEntry> {
+    (
+        any::<i64>(),
+        any::<i16>(),
+        any::<i32>(),
+        -1..i64::MAX,
+        any::<i32>(),
+        any::<i64>(),
+        any::<i32>(),
+        -1..i64::MAX,
+    )
+        .prop_map(
+            |(id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start)| {
+                let batch = last_offset >= 0;
+                RawEntry {
+                    id,
+                    epoch,
+                    last_sequence: if batch { sequence } else { -1 },
+                    last_offset,
+                    offset_delta: if batch { delta } else { 0 },
+                    timestamp,
+                    coordinator_epoch,
+                    transaction_start,
+                }
+            },
+        )
+}
+
+#[test]
+fn kafka_s_example_is_read_and_written_byte_for_byte() {
+    let entries = decode(&bytes(TWO)).unwrap();
+    assert_eq!(encode(&entries), bytes(TWO));
+    let wrapping = &entries[0];
+    assert_eq!((wrapping.id().get(), wrapping.epoch().unwrap().get()), (1001, 2));
+    assert_eq!(wrapping.first_sequence().unwrap().get(), 2_147_483_646);
+    assert_eq!(wrapping.last_sequence().unwrap().get(), 0);
+    assert_eq!(wrapping.first_data_offset(), Some(Offset::new(100)));
+    assert_eq!(wrapping.last_timestamp().unwrap().get(), 1_700_000_000_001);
+    assert_eq!((wrapping.coordinator_epoch(), wrapping.transaction_start()), (None, Some(Offset::new(100))));
+    let marked = &entries[1];
+    assert_eq!((marked.id().get(), marked.epoch().unwrap().get()), (11, 12));
+    assert_eq!((marked.batches().len(), marked.transaction_start()), (0, None));
+    assert_eq!((marked.coordinator_epoch(), marked.last_timestamp().unwrap().get()), (Some(13), 123_456));
+    assert_eq!(encode([]), bytes(NONE));
+    assert_eq!(decode(&bytes(NONE)), Ok(Vec::new()));
+}
+
+#[test]
+fn format_edge_195_entries_come_back_as_they_went() {
+    let entries = [
+        RawEntry {
+            id: 1,
+            epoch: 2,
+            last_sequence: 1,
+            last_offset: 2,
+            offset_delta: 3,
+            timestamp: -1,
+            coordinator_epoch: 3,
+            transaction_start: 100,
+        },
+        RawEntry {
+            id: 11,
+            epoch: 12,
+            last_sequence: -1,
+            last_offset: -1,
+            offset_delta: 0,
+            timestamp: 123_456,
+            coordinator_epoch: 13,
+            transaction_start: -1,
+        },
+    ]
+    .map(ProducerEntry::from_raw);
+    assert_eq!(decode(&encode(&entries)).unwrap(), entries);
+}
+
+#[test]
+fn format_edge_109_damaged_snapshots() {
+    let good = bytes(TWO);
+    let damaged = |damage: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        damage(&mut bytes);
+        decode(&bytes).unwrap_err()
+    };
+    for version in [0, 2] {
+        let error = damaged(&|bytes| bytes[1] = version);
+        assert_eq!(error, SnapshotError::Version { expected: 1, found: i16::from(version) });
+    }
+    assert!(matches!(damaged(&|bytes| bytes.push(0)), SnapshotError::Crc { .. }));
+    assert!(matches!(damaged(&|bytes| bytes[5] ^= 1), SnapshotError::Crc { .. }));
+    assert!(matches!(damaged(&|bytes| bytes[6..10].fill(0xff)), SnapshotError::Count { found: -1 }));
+    for len in 0..good.len() {
+        let error = damaged(&|bytes| bytes.truncate(len));
+        assert!(matches!(error, SnapshotError::Short { .. }), "{len}: {error}");
+        assert_eq!(error.kafka_name(), "CorruptSnapshotException");
+    }
+}
+
+#[test]
+fn format_edge_153_wrong_counts() {
+    let with_count = |count: i32| {
+        let mut bytes = bytes(TWO);
+        bytes[6..10].copy_from_slice(&count.to_be_bytes());
+        decode(&bytes).unwrap_err()
+    };
+    assert_eq!(with_count(1_000_000), SnapshotError::Short { needed: 46_000_010, found: 102 });
+    assert_eq!(with_count(-1), SnapshotError::Count { found: -1 });
+    assert!(matches!(with_count(1), SnapshotError::Crc { .. }));
+    assert!(matches!(with_count(i32::MAX), SnapshotError::Short { .. }));
+}
+
+#[test]
+fn every_flipped_bit_is_found() {
+    let good = bytes(TWO);
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(&bytes).is_err(), "bit {bit}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..160), right in any::<bool>()) {
+        if right && bytes.len() >= HEADER_LEN {
+            bytes[..2].copy_from_slice(&[0, 1]);
+            bytes[COUNT_AT..HEADER_LEN].copy_from_slice(&[0, 0, 0, 2]);
+            let crc = crc32c::crc32c(&bytes[COUNT_AT..]);
+            bytes[CRC_AT..COUNT_AT].copy_from_slice(&crc.to_be_bytes());
+        }
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn entries_round_trip(entries in prop::collection::vec(raw(), 0..6)) {
+        let entries: Vec<ProducerEntry> = entries.into_iter().map(ProducerEntry::from_raw).collect();
+        prop_assert_eq!(decode(&encode(&entries)).unwrap(), entries);
+    }
+}

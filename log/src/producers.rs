@@ -1,0 +1,298 @@
+//! A log's producers and their snapshot files: checking an append, taking it over, rebuilding the state from batches.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use kseg_format::{Batch, BatchHeader, Batches, EndTransactionMarker, Offset, Origin};
+use kseg_io_backends::{Backend, IoError, Kind};
+use kseg_segment::{BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
+
+use crate::error::{Error, Result};
+use crate::log::{Inner, Writer};
+use crate::marks::{Mark, Place};
+use crate::producer_state::{
+    BatchEffect, CompletedTransaction, EndMarker, ProducerBatch, ProducerState, ProducerUpdate,
+    SegmentPosition, SnapshotStore, TransactionVersion,
+};
+
+/// How long an idle producer is remembered, and the longest timeout of a transaction: Kafka's defaults
+/// (`producer.id.expiration.ms`, `transaction.max.timeout.ms`).
+const EXPIRATION_MS: i64 = 86_400_000;
+const TRANSACTION_TIMEOUT_MS_MAX: i64 = 900_000;
+
+/// Snapshots are 46 bytes a producer; a longer file is none.
+const SNAPSHOT_SIZE_MAX: u64 = i32::MAX as u64;
+
+/// The state of a log without snapshots.
+pub(crate) fn no_producers() -> ProducerState {
+    ProducerState::new(EXPIRATION_MS, TRANSACTION_TIMEOUT_MS_MAX)
+}
+
+/// The snapshot files of one partition directory.
+pub(crate) struct Snapshots<'l> {
+    backend: &'l dyn Backend,
+    dir: &'l Path,
+}
+
+impl<'l> Snapshots<'l> {
+    pub(crate) fn new(backend: &'l dyn Backend, dir: &'l Path) -> Self {
+        Snapshots { backend, dir }
+    }
+
+    fn path(&self, offset: Offset, suffix: Suffix) -> PathBuf {
+        self.dir.join(file_name(offset, FileKind::Snapshot, suffix))
+    }
+}
+
+impl SnapshotStore for Snapshots<'_> {
+    type Error = IoError;
+
+    fn list(&mut self) -> Result<Vec<Offset>, IoError> {
+        let entries = self.backend.names().list(self.dir)?;
+        let snapshots = entries.iter().filter(|e| e.kind == Kind::File).filter_map(|e| {
+            let name = parse_file_name(e.name.to_str()?)?;
+            (name.kind == FileKind::Snapshot && name.suffix == Suffix::None).then_some(name.offset)
+        });
+        Ok(snapshots.collect())
+    }
+
+    fn read(&mut self, offset: Offset) -> Result<Vec<u8>, IoError> {
+        // A file that is gone reads as one that is empty: damaged, and the next older one is tried.
+        let bytes = self.backend.names().read(&self.path(offset, Suffix::None), SNAPSHOT_SIZE_MAX)?;
+        Ok(bytes.unwrap_or_default())
+    }
+
+    fn write(&mut self, offset: Offset, bytes: &[u8], durable: bool) -> Result<(), IoError> {
+        self.backend.names().write(&self.path(offset, Suffix::None), bytes, durable)
+    }
+
+    fn delete(&mut self, offset: Offset) -> Result<(), IoError> {
+        self.backend.names().remove(&self.path(offset, Suffix::None)).map(|_| ())
+    }
+
+    fn mark_deleted(&mut self, offset: Offset) -> Result<bool, IoError> {
+        let from = self.path(offset, Suffix::None);
+        if self.backend.names().stat(&from)?.is_none() {
+            return Ok(false);
+        }
+        self.backend.names().rename(&from, &self.path(offset, Suffix::Deleted))?;
+        Ok(true)
+    }
+}
+
+/// An append as its producers see it.
+pub(crate) enum Checked {
+    /// It may be written; the update counts once it is.
+    Append(ProducerUpdate),
+    /// It repeats a batch that is in the log.
+    Duplicate(ProducerBatch),
+}
+
+/// The marker in a control batch; `None` for one of data, without a record, or of another kind.
+fn marker_of(batch: &Batch<'_>) -> Result<Option<EndMarker>, kseg_format::DecodeError> {
+    /// A control record is a few bytes; nothing compresses it.
+    const LIMIT: usize = 1 << 20;
+    let header = batch.header();
+    if !header.is_control() || !header.is_transactional() {
+        return Ok(None);
+    }
+    let mut scratch = Vec::new();
+    let Some(record) = batch.records(&mut scratch, LIMIT)?.next() else { return Ok(None) };
+    let record = record?;
+    let marker = EndTransactionMarker::parse(record.key(), record.value())?;
+    Ok(Some(EndMarker {
+        aborted: !marker.committed,
+        coordinator_epoch: marker.coordinator_epoch,
+        timestamp: record.timestamp(),
+    }))
+}
+
+/// Adds a batch that is in the log already; what contradicts the state is left out, as in recovery.
+pub(crate) fn observe(state: &mut ProducerState, batch: &Batch<'_>, place: Place) {
+    if batch.header().producer_id().is_none() {
+        return;
+    }
+    let Ok(marker) = marker_of(batch) else { return };
+    let mut update = ProducerUpdate::new(Origin::Replication, None);
+    if update.append_batch(state, batch.header(), marker.as_ref(), position(place)).is_ok() {
+        for completed in state.commit(update) {
+            let _ = state.complete(&completed);
+        }
+    }
+}
+
+fn position(place: Place) -> Option<SegmentPosition> {
+    Some(SegmentPosition { segment_base: place.segment, position: u32::try_from(place.position).ok()? })
+}
+
+impl Inner {
+    /// Checks the producers of an append, of which the first byte will lie at `place`.
+    pub(crate) fn check_producers(
+        &self,
+        writer: &Writer,
+        batches: &[u8],
+        origin: Origin,
+        version: TransactionVersion,
+        place: Place,
+    ) -> Result<Checked> {
+        let version = (origin != Origin::Replication).then_some(version);
+        let mut update = ProducerUpdate::new(origin, version);
+        let mut walk = Batches::new(batches);
+        loop {
+            let at = walk.position();
+            let decode = |source| Error::Decode { dir: self.dir.clone(), position: at, source };
+            let Some(batch) = walk.next() else { break };
+            let batch = batch.map_err(decode)?;
+            if batch.header().producer_id().is_none() {
+                continue;
+            }
+            let marker = marker_of(&batch).map_err(decode)?;
+            let place = Place { position: place.position + at as u64, ..place };
+            let effect =
+                update.append_batch(&writer.producers, batch.header(), marker.as_ref(), position(place));
+            match effect.map_err(|source| Error::Producer { dir: self.dir.clone(), source })? {
+                BatchEffect::Duplicate(batch) => return Ok(Checked::Duplicate(batch)),
+                BatchEffect::Nothing | BatchEffect::Data | BatchEffect::Marker(_) => {}
+            }
+        }
+        Ok(Checked::Append(update))
+    }
+
+    /// Takes over an append that has been written; returns the transactions that it ended, with the last stable offset
+    /// at that moment.
+    pub(crate) fn commit_producers(
+        &self,
+        writer: &mut Writer,
+        update: ProducerUpdate,
+        next: Offset,
+    ) -> Vec<(CompletedTransaction, Offset)> {
+        let state = &mut writer.producers;
+        let mut ended = Vec::new();
+        if !update.is_empty() {
+            for completed in state.commit(update) {
+                let stable = state.last_stable_offset(&completed);
+                // A transaction that the state lost to a damaged snapshot has no entry to complete.
+                let _ = state.complete(&completed);
+                ended.push((completed, stable));
+            }
+        }
+        state.set_map_end(next);
+        ended
+    }
+
+    pub(crate) fn snapshots(&self) -> Snapshots<'_> {
+        Snapshots::new(&*self.backend, &self.dir)
+    }
+
+    /// Writes a producer snapshot at the map end, unless there is one.
+    pub(crate) fn take_snapshot(&self, writer: &mut Writer, durable: bool) -> Result<()> {
+        writer.producers.take_snapshot(&mut self.snapshots(), durable)?;
+        Ok(())
+    }
+
+    pub(crate) fn remove_stray_snapshots(&self, writer: &mut Writer, bases: &BTreeSet<Offset>) -> Result<()> {
+        writer.producers.remove_stray_snapshots(&mut self.snapshots(), bases)?;
+        Ok(())
+    }
+
+    /// Forgets all producers and removes all snapshots.
+    pub(crate) fn reset_producers(&self, writer: &mut Writer, offset: Offset) -> Result<()> {
+        writer.producers.truncate_fully_and_start_at(&mut self.snapshots(), offset)?;
+        Ok(())
+    }
+
+    /// A state that knows the snapshots of the directory and nothing else.
+    pub(crate) fn list_producers(&self) -> Result<ProducerState> {
+        let mut state = no_producers();
+        state.list_snapshots(&mut self.snapshots())?;
+        Ok(state)
+    }
+
+    /// Brings the producer state to offset `end`, from the newest snapshot and the batches behind it; takes snapshots at
+    /// the bases of the last two segments and at `end`.
+    ///
+    /// Source: Kafka `UnifiedLog.rebuildProducerState`.
+    pub(crate) fn rebuild_producers(
+        &self,
+        writer: &mut Writer,
+        log_start: Offset,
+        end: Offset,
+        clean: bool,
+    ) -> Result<()> {
+        let segments = self.segments();
+        let list = segments.as_slice();
+        let last_two: Vec<Offset> = list
+            .iter()
+            .rev()
+            .take(2)
+            .map(|s| s.base_offset())
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
+        if clean && writer.producers.latest_snapshot().is_none() {
+            for offset in last_two.into_iter().chain([end]) {
+                writer.producers.set_map_end(offset);
+                self.take_snapshot(writer, true)?;
+            }
+            return Ok(());
+        }
+        let nothing_to_lose = writer.producers.is_empty() && writer.producers.map_end() >= end;
+        let now_ms = self.clock.now_ms();
+        writer.producers.truncate_and_reload(&mut self.snapshots(), log_start, end, now_ms)?;
+        let from = writer.producers.map_end();
+        if end > from && !nothing_to_lose {
+            for segment in segments.range(from, end)? {
+                let map_end = writer.producers.map_end();
+                let start = segment.base_offset().max(map_end).max(log_start);
+                writer.producers.set_map_end(start);
+                if last_two.contains(&segment.base_offset()) {
+                    self.take_snapshot(writer, true)?;
+                }
+                self.scan_producers(writer, segment, start, end)?;
+            }
+        }
+        writer.producers.set_map_end(end);
+        self.take_snapshot(writer, true)
+    }
+
+    /// Adds the batches of one segment from `start` to `end`, as one append.
+    fn scan_producers(
+        &self,
+        writer: &mut Writer,
+        segment: &Segment,
+        start: Offset,
+        end: Offset,
+    ) -> Result<()> {
+        let Some(from) = segment.translate(start).map_err(|e| self.wrap(e))? else { return Ok(()) };
+        let region = segment.read(start, usize::MAX, Some(segment.size()), true).map_err(|e| self.wrap(e))?;
+        let Some(read) = region else { return Ok(()) };
+        let mut walk = BatchReader::new(&**read.region.file(), from.position, segment.size());
+        let mut update = ProducerUpdate::new(Origin::Replication, None);
+        while let Some((position_in_file, batch)) = walk.next().map_err(|e| self.wrap(e))? {
+            let header: BatchHeader = *batch.header();
+            if header.last_offset() >= end && header.base_offset().is_none_or(|base| base >= end) {
+                break;
+            }
+            if header.producer_id().is_none() {
+                continue;
+            }
+            let Ok(marker) = marker_of(&batch) else { continue };
+            let place = Place { segment: segment.base_offset(), position: position_in_file };
+            // A batch that contradicts the state is in the log all the same.
+            let _ = update.append_batch(&writer.producers, &header, marker.as_ref(), position(place));
+        }
+        for completed in writer.producers.commit(update) {
+            let _ = writer.producers.complete(&completed);
+        }
+        Ok(())
+    }
+
+    /// The first unstable offset, with its place.
+    pub(crate) fn first_unstable_mark(&self, writer: &Writer) -> Option<Mark> {
+        writer.producers.first_unstable().map(|start| Mark {
+            offset: start.offset,
+            place: start.position.map(|p| Place { segment: p.segment_base, position: u64::from(p.position) }),
+        })
+    }
+}

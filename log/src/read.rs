@@ -1,0 +1,192 @@
+//! Reading: from an offset to a region of a file.
+
+use kseg_format::Offset;
+use kseg_segment::{FileRegion, Segment};
+
+use crate::error::{Error, Result};
+use crate::log::{Inner, Log};
+use crate::marks::{Mark, Place};
+use crate::segments::Segments;
+
+/// Up to where a read may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// Up to the log end offset: followers.
+    LogEnd,
+    /// Up to the high watermark: consumers that read what is committed to the replicas.
+    HighWatermark,
+    /// Up to the last stable offset, with the list of aborted transactions: consumers that read committed transactions.
+    Committed,
+}
+
+/// An aborted transaction whose records a reader of committed data has to leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AbortedTransaction {
+    /// The producer.
+    pub producer_id: kseg_format::ProducerId,
+    /// First offset of the transaction.
+    pub first_offset: Offset,
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    /// Base offset of the first batch: at or below the offset asked for, or above it where that one lies in a gap. At
+    /// the end of what may be read, that end.
+    pub offset: Offset,
+    /// Where it lies; `None` where that is not known.
+    pub place: Option<Place>,
+    /// The bytes, which begin with a batch and may end inside one; `None` where there is nothing to read.
+    pub region: Option<FileRegion>,
+    /// The region ends inside its first batch.
+    pub first_incomplete: bool,
+    /// Aborted transactions in the region; `None` unless committed data was asked for.
+    pub aborted: Option<Vec<AbortedTransaction>>,
+}
+
+impl Fetch {
+    /// How many bytes there are to read.
+    pub fn len(&self) -> usize {
+        self.region.as_ref().map_or(0, FileRegion::len)
+    }
+
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn nothing(mark: Mark, isolation: Isolation) -> Self {
+        let aborted = (isolation == Isolation::Committed).then(Vec::new);
+        Fetch { offset: mark.offset, place: mark.place, region: None, first_incomplete: false, aborted }
+    }
+}
+
+impl Log {
+    /// Reads from the batch that holds `start` on: at most `max_bytes` of one segment, and with `min_one` at least that
+    /// batch whole. The first records of the batch may lie below `start`; gaps are passed over.
+    ///
+    /// Takes no lock that an append, roll or flush holds across I/O. The region can be read after the segment has been
+    /// deleted or the log closed.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOutOfRange`] below the log start offset or above the log end offset; [`Error::Segment`] where a
+    /// batch header on the way cannot be read.
+    ///
+    /// Source: Kafka `UnifiedLog.read`.
+    pub fn read(
+        &self,
+        start: Offset,
+        max_bytes: usize,
+        isolation: Isolation,
+        min_one: bool,
+    ) -> Result<Fetch> {
+        self.inner.read(start, max_bytes, isolation, min_one)
+    }
+}
+
+impl Inner {
+    pub(crate) fn read(
+        &self,
+        start: Offset,
+        max_bytes: usize,
+        isolation: Isolation,
+        min_one: bool,
+    ) -> Result<Fetch> {
+        let marks = self.marks();
+        if start < marks.log_start {
+            return Err(self.out_of_range(start, marks.log_start, marks.log_end.offset));
+        }
+        let end = match isolation {
+            Isolation::LogEnd => marks.log_end,
+            Isolation::HighWatermark => self.placed(marks.high_watermark)?,
+            Isolation::Committed => self.placed(marks.last_stable())?,
+        };
+        let segments = self.segments();
+        let floor = segments.floor_index(start);
+        let (Some(floor), true) = (floor, start <= marks.log_end.offset) else {
+            return Err(self.out_of_range(start, marks.log_start, marks.log_end.offset));
+        };
+        if start == end.offset {
+            return Ok(Fetch::nothing(end, isolation));
+        }
+        if start > end.offset {
+            return Ok(Fetch::nothing(self.look_up(&segments, start)?, isolation));
+        }
+        for segment in &segments.as_slice()[floor..] {
+            if let Some(fetch) = self.read_segment(segment, start, max_bytes, end, isolation, min_one)? {
+                return Ok(fetch);
+            }
+        }
+        Ok(Fetch { aborted: None, ..Fetch::nothing(marks.log_end, isolation) })
+    }
+
+    /// Reads within one segment; again where a truncation came between.
+    fn read_segment(
+        &self,
+        segment: &Segment,
+        start: Offset,
+        max_bytes: usize,
+        end: Mark,
+        isolation: Isolation,
+        min_one: bool,
+    ) -> Result<Option<Fetch>> {
+        loop {
+            let truncations = segment.truncations();
+            let base = segment.base_offset();
+            let until = match end.place {
+                Some(place) if base < place.segment => Some(segment.size()),
+                Some(place) if base == place.segment => Some(place.position.min(segment.size())),
+                _ => None,
+            };
+            let read = segment.read(start, max_bytes, until, min_one);
+            if segment.truncations() != truncations {
+                continue;
+            }
+            let Some(read) = read.map_err(|e| self.wrap(e))? else { return Ok(None) };
+            return Ok(Some(Fetch {
+                offset: read.batch_base_offset,
+                place: Some(Place { segment: base, position: read.position }),
+                first_incomplete: read.first_incomplete,
+                region: Some(read.region).filter(|r| !r.is_empty()),
+                aborted: (isolation == Isolation::Committed).then(Vec::new),
+            }));
+        }
+    }
+
+    /// A mark with its place: looked up where it is not known, and kept. The offset stays what it is.
+    fn placed(&self, mark: Mark) -> Result<Mark> {
+        if mark.place.is_some() {
+            return Ok(mark);
+        }
+        let found = Mark { offset: mark.offset, ..self.look_up(&self.segments(), mark.offset)? };
+        let mut marks = self.marks.write();
+        if marks.high_watermark == mark {
+            marks.high_watermark = found;
+        }
+        if marks.first_unstable == Some(mark) {
+            marks.first_unstable = Some(found);
+        }
+        Ok(found)
+    }
+
+    /// Where `offset` lies: the batch that holds it or the first one behind it, or the log end. Without a place where the
+    /// offset is out of range.
+    fn look_up(&self, segments: &Segments, offset: Offset) -> Result<Mark> {
+        let log_end = self.marks().log_end;
+        if offset >= log_end.offset {
+            return Ok(if offset == log_end.offset { log_end } else { Mark::at(offset) });
+        }
+        let Some(floor) = segments.floor_index(offset) else { return Ok(Mark::at(offset)) };
+        for segment in &segments.as_slice()[floor..] {
+            if let Some(read) = segment.read(offset, 1, None, false).map_err(|e| self.wrap(e))? {
+                let place = Place { segment: segment.base_offset(), position: read.position };
+                return Ok(Mark { offset: read.batch_base_offset, place: Some(place) });
+            }
+        }
+        Ok(log_end)
+    }
+
+    pub(crate) fn out_of_range(&self, offset: Offset, log_start: Offset, log_end: Offset) -> Error {
+        Error::OffsetOutOfRange { dir: self.dir.clone(), offset, log_start, log_end }
+    }
+}

@@ -1,0 +1,147 @@
+//! Rolling: seal the active segment, start the next; and flushing.
+
+use std::sync::Arc;
+
+use kseg_format::Offset;
+use kseg_segment::{FileKind, Suffix, file_name};
+
+use crate::error::{Error, Result};
+use crate::log::{Deferred, Inner, Log, Writer};
+use crate::marks::Place;
+
+impl Log {
+    /// Seals the active segment and starts a new one at the log end offset, or at `expected` where that is higher.
+    /// Returns the new base offset. An empty active segment with that base is replaced.
+    ///
+    /// The sealed segment is flushed in the background; nothing is synced here.
+    ///
+    /// # Errors
+    /// [`Error::Roll`] where a segment with data has the new base already, or the active one begins above it.
+    ///
+    /// Source: Kafka `UnifiedLog.roll`, `LocalLog.roll`.
+    pub fn roll(&self, expected: Option<Offset>) -> Result<Offset> {
+        self.inner.locked(|writer, deferred| {
+            self.inner.check_writable()?;
+            self.inner.roll(writer, deferred, expected)
+        })
+    }
+
+    /// Makes everything below the log end offset durable, and moves the recovery point there. With `force_active` an
+    /// empty active segment is flushed too, as at an orderly stop.
+    ///
+    /// Appends go on meanwhile; what they add is not covered.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] where a sync fails: the log takes no more appends until it is opened again, and the recovery
+    /// point stays.
+    ///
+    /// Source: Kafka `UnifiedLog.flush`.
+    pub fn flush(&self, force_active: bool) -> Result<()> {
+        let log_end = self.log_end_offset();
+        self.inner.flush_to(log_end, force_active)
+    }
+}
+
+impl Inner {
+    pub(crate) fn roll(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        deferred: &mut Deferred,
+        expected: Option<Offset>,
+    ) -> Result<Offset> {
+        let log_end = self.marks().log_end.offset;
+        let base = expected.map_or(log_end, |e| e.max(log_end));
+        let active = self.active()?;
+        let segments = self.segments();
+        let segment = if segments.get(base).is_some() {
+            if active.base_offset() != base || active.size() > 0 {
+                return Err(Error::Roll { dir: self.dir.clone(), base, active: active.base_offset() });
+            }
+            // Its index is full although it holds nothing: a fresh one takes its place (KAFKA-6388). Kafka opens both
+            // indexes for its warning, so both files exist.
+            active.open_indexes().map_err(|e| self.wrap(e))?;
+            self.delete_later(vec![active], deferred)?;
+            self.new_segment(base)?
+        } else if base < active.base_offset() {
+            return Err(Error::Roll { dir: self.dir.clone(), base, active: active.base_offset() });
+        } else {
+            for kind in FileKind::OF_SEGMENT {
+                self.backend.names().remove(&self.dir.join(file_name(base, kind, Suffix::None)))?;
+            }
+            active.seal().map_err(|e| self.wrap(e))?;
+            self.new_segment(base)?
+        };
+        *self.segments.write() = Arc::new(segments.with(segment));
+        {
+            let mut marks = self.marks.write();
+            marks.log_end.place = Some(Place { segment: base, position: 0 });
+            marks.refresh_high_watermark();
+        }
+        writer.producers.set_map_end(base);
+        self.take_snapshot(writer, false)?;
+        self.high_watermark_moved(writer);
+        let log = Arc::downgrade(self);
+        let snapshot = self.dir.join(file_name(base, FileKind::Snapshot, Suffix::None));
+        deferred.push("flush-log", 0, move || {
+            let Some(log) = log.upgrade() else { return };
+            // A snapshot that is not durable keeps the recovery point where it is.
+            let names = log.backend.names();
+            let synced = match names.stat(&snapshot) {
+                Ok(Some(_)) => names.sync_file(&snapshot),
+                other => other.map(|_| ()),
+            };
+            if synced.is_ok() {
+                // A failure has fenced the log, and the next append or flush reports it.
+                let _ = log.flush_to(base, false);
+            }
+        });
+        Ok(base)
+    }
+
+    /// Flushes what lies below `end` (with `inclusive`, also a segment that begins there), then moves the recovery
+    /// point. Holds no lock across I/O.
+    pub(crate) fn flush_to(&self, end: Offset, inclusive: bool) -> Result<()> {
+        if self.sync_up_to(end, inclusive)? {
+            self.marks_flushed(&mut self.writer.lock(), end);
+        }
+        Ok(())
+    }
+
+    /// As [`flush_to`](Self::flush_to), for a caller that holds the log's mutex.
+    pub(crate) fn flush_under_lock(&self, writer: &mut Writer, end: Offset) -> Result<()> {
+        if self.sync_up_to(end, false)? {
+            self.marks_flushed(writer, end);
+        }
+        Ok(())
+    }
+
+    fn marks_flushed(&self, writer: &mut Writer, end: Offset) {
+        let mut marks = self.marks.write();
+        // A truncation may have gone below `end` meanwhile.
+        let end = end.min(marks.log_end.offset.max(marks.recovery_point));
+        marks.recovery_point = marks.recovery_point.max(end);
+        writer.last_flush_ms = self.clock.now_ms();
+    }
+
+    /// Returns whether there was anything to flush.
+    fn sync_up_to(&self, end: Offset, inclusive: bool) -> Result<bool> {
+        let flush_end = if inclusive { end.next() } else { end };
+        let recovery_point = self.marks().recovery_point;
+        if flush_end <= recovery_point {
+            return Ok(false);
+        }
+        if self.fenced.load(crate::sync::Ordering::Acquire) {
+            return Err(Error::Fenced { dir: self.dir.clone() });
+        }
+        let segments = self.segments();
+        let mut new = false;
+        for segment in segments.range(recovery_point, flush_end)? {
+            self.fence_on(segment.flush().map_err(|e| self.wrap(e)))?;
+            new |= segment.base_offset() >= recovery_point;
+        }
+        if new {
+            self.fence_on(self.backend.names().sync_dir(&self.dir).map_err(Error::from))?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,145 @@
+//! The segments of a log, by base offset: an immutable list, replaced as a whole, that readers hold on to.
+
+use std::sync::Arc;
+
+use kseg_format::Offset;
+use kseg_segment::Segment;
+
+use crate::error::{Error, Result};
+
+/// Segments in ascending order of their base offsets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Segments(Vec<Arc<Segment>>);
+
+impl Segments {
+    /// The list with `segment` put in, in the place of one with the same base offset.
+    pub(crate) fn with(&self, segment: Arc<Segment>) -> Segments {
+        let base = segment.base_offset();
+        let at = self.0.partition_point(|s| s.base_offset() < base);
+        let mut list = Vec::with_capacity(self.0.len() + 1);
+        list.extend_from_slice(&self.0[..at]);
+        list.push(segment);
+        let skip = usize::from(self.0.get(at).is_some_and(|s| s.base_offset() == base));
+        list.extend_from_slice(&self.0[at + skip..]);
+        Segments(list)
+    }
+
+    /// The list without those for which `gone` is true.
+    pub(crate) fn without(&self, gone: impl Fn(&Segment) -> bool) -> Segments {
+        Segments(self.0.iter().filter(|s| !gone(s)).cloned().collect())
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Arc<Segment>] {
+        &self.0
+    }
+
+    /// The one with the greatest base offset.
+    pub(crate) fn active(&self) -> Option<&Arc<Segment>> {
+        self.0.last()
+    }
+
+    pub(crate) fn get(&self, base: Offset) -> Option<&Arc<Segment>> {
+        let at = self.floor_index(base)?;
+        Some(&self.0[at]).filter(|s| s.base_offset() == base)
+    }
+
+    /// Index of the segment with the greatest base offset at or below `offset`.
+    pub(crate) fn floor_index(&self, offset: Offset) -> Option<usize> {
+        self.0.partition_point(|s| s.base_offset() <= offset).checked_sub(1)
+    }
+
+    /// Sum of the segments' sizes in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.0.iter().map(|s| s.size()).sum()
+    }
+
+    /// Those that may hold offsets of `[from, to)`: the one that contains `from` included.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where `to` is below `from`.
+    ///
+    /// Source: Kafka `LogSegments.values`.
+    pub(crate) fn range(&self, from: Offset, to: Offset) -> Result<&[Arc<Segment>]> {
+        if to < from {
+            let what =
+                format!("a range of offsets from {from} to {to}: expected an end at or above its start");
+            return Err(Error::InvalidArgument { what });
+        }
+        if from == to {
+            return Ok(&[]);
+        }
+        let start = self.floor_index(from).unwrap_or(0);
+        let end = self.0.partition_point(|s| s.base_offset() < to);
+        Ok(self.0.get(start..end).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kseg_segment::SegmentConfig;
+
+    fn list(bases: &[i64]) -> Segments {
+        let backend = kseg_io_backends::open("memory").expect("memory is always there");
+        let dir = std::path::Path::new("/t-0");
+        backend.names().create_dir_all(dir).expect("a directory in memory");
+        bases.iter().fold(Segments::default(), |list, &base| {
+            let segment =
+                Segment::open(backend.clone(), dir, Offset::new(base), SegmentConfig::default(), 0, 0);
+            list.with(Arc::new(segment.expect("nothing is opened")))
+        })
+    }
+
+    fn bases(list: &[Arc<Segment>]) -> Vec<i64> {
+        list.iter().map(|s| s.base_offset().get()).collect()
+    }
+
+    fn range(list: &Segments, from: i64, to: i64) -> Option<Vec<i64>> {
+        list.range(Offset::new(from), Offset::new(to)).ok().map(bases)
+    }
+
+    #[test]
+    fn seg_05_ranges_include_the_segment_that_contains_their_start() {
+        let list = list(&[0, 100, 200]);
+        assert_eq!(range(&list, 50, 150), Some(vec![0, 100]));
+        assert_eq!(range(&list, 0, 100), Some(vec![0]));
+        assert_eq!(range(&list, 100, 100), Some(vec![]));
+        assert_eq!(range(&list, 150, 150), Some(vec![]));
+        assert_eq!(range(&list, 250, 300), Some(vec![200]));
+        assert_eq!(range(&list, 0, 201), Some(vec![0, 100, 200]));
+        assert_eq!(range(&list, 150, 50), None);
+    }
+
+    #[test]
+    fn log_edge_66_a_segment_replaces_the_one_with_its_base() {
+        let first = list(&[40, 80]);
+        let again = list(&[40]);
+        let replaced = first.with(again.as_slice()[0].clone());
+        assert_eq!(bases(replaced.as_slice()), [40, 80]);
+        assert!(Arc::ptr_eq(&replaced.as_slice()[0], &again.as_slice()[0]));
+        assert_eq!(bases(replaced.without(|s| s.base_offset().get() == 80).as_slice()), [40]);
+    }
+
+    #[test]
+    fn log_edge_67_and_68_ranges_of_offsets() {
+        let four = list(&[1, 2, 3, 4]);
+        assert_eq!(range(&four, 1, 1), Some(vec![]));
+        assert_eq!(range(&four, 2, 1), None);
+        assert_eq!(range(&four, 1, 3), Some(vec![1, 2]));
+        assert_eq!(range(&four, 2, 4), Some(vec![2, 3]));
+        assert_eq!(range(&four, 4, 5), Some(vec![4]));
+        let three = list(&[0, 10, 20]);
+        assert_eq!(range(&three, 1, 5), Some(vec![0]));
+        assert_eq!(range(&three, 13, 17), Some(vec![10]));
+        assert_eq!(range(&three, 13, 21), Some(vec![10, 20]));
+        assert_eq!(range(&three, 0, 21), Some(vec![0, 10, 20]));
+    }
+
+    #[test]
+    fn log_edge_70_floors() {
+        let list = list(&[1, 3, 5, 7]);
+        let floor = |o| list.floor_index(Offset::new(o)).map(|i| list.as_slice()[i].base_offset().get());
+        assert_eq!((floor(0), floor(2), floor(3), floor(9)), (None, Some(1), Some(3), Some(7)));
+        assert!(list.get(Offset::new(3)).is_some() && list.get(Offset::new(4)).is_none());
+    }
+}

@@ -1,0 +1,135 @@
+//! A snapshot of a log's state, for tools and tests.
+
+use kseg_format::{Offset, ProducerId, Timestamp};
+use kseg_index::{OffsetPosition, TimestampOffset};
+
+use crate::error::Result;
+use crate::leader_epoch::EpochEntry;
+use crate::log::Log;
+use crate::producer_state::ProducerBatch;
+
+/// All that a log knows of itself.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LogState {
+    /// First offset that may be read.
+    pub log_start: Offset,
+    /// Next offset to be written.
+    pub log_end: Offset,
+    /// Exclusive bound of committed records.
+    pub high_watermark: Offset,
+    /// Exclusive bound of decided transactions.
+    pub last_stable: Offset,
+    /// First offset of a transaction that is not decided or not committed.
+    pub first_unstable: Option<Offset>,
+    /// First offset not known to be durable.
+    pub recovery_point: Offset,
+    /// Bytes in all segments.
+    pub size: u64,
+    /// Leader epochs, ascending.
+    pub epochs: Vec<EpochEntry>,
+    /// Producers, by ascending id.
+    pub producers: Vec<ProducerInfo>,
+    /// Segments, by ascending base offset.
+    pub segments: Vec<SegmentState>,
+}
+
+/// What a log knows of one producer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ProducerInfo {
+    /// Its id.
+    pub id: ProducerId,
+    /// Its epoch; -1 where none is known.
+    pub epoch: i16,
+    /// Epoch of the coordinator that wrote its last marker; -1 where none is known.
+    pub coordinator_epoch: i32,
+    /// Timestamp of its last batch or marker.
+    pub last_timestamp: Option<Timestamp>,
+    /// First offset of its open transaction.
+    pub transaction_start: Option<Offset>,
+    /// Its last batches, oldest first, five at most.
+    pub batches: Vec<ProducerBatch>,
+}
+
+/// What a log knows of one segment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SegmentState {
+    /// Its base offset.
+    pub base_offset: Offset,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The largest timestamp of its batches.
+    pub largest_timestamp: Option<Timestamp>,
+    /// Entries of its offset index, if asked for.
+    pub offset_entries: Vec<OffsetPosition>,
+    /// Entries of its time index, if asked for.
+    pub time_entries: Vec<TimestampOffset>,
+}
+
+impl Log {
+    /// The log's state, with the index entries of all segments if `with_indexes`. Opens every time index, and then also
+    /// every offset index, which makes files that are missing.
+    ///
+    /// # Errors
+    /// [`Error::Segment`](crate::Error::Segment) where an index cannot be opened.
+    pub fn state(&self, with_indexes: bool) -> Result<LogState> {
+        let log = &self.inner;
+        let writer = log.writer.lock();
+        let marks = log.marks();
+        let mut segments = Vec::new();
+        for segment in log.segments().as_slice() {
+            let entries = || Ok((segment.offset_entries()?, segment.time_entries()?));
+            let (offset_entries, time_entries) =
+                if with_indexes { entries().map_err(|e| log.wrap(e))? } else { Default::default() };
+            segments.push(SegmentState {
+                base_offset: segment.base_offset(),
+                size: segment.size(),
+                largest_timestamp: segment
+                    .largest()
+                    .map_err(|e| log.wrap(e))?
+                    .timestamp
+                    .filter(|t| t.get() >= 0),
+                offset_entries,
+                time_entries,
+            });
+        }
+        let producers = writer.producers.producers().into_iter().map(|p| ProducerInfo {
+            id: p.id(),
+            epoch: kseg_format::ProducerEpoch::to_raw(p.epoch()),
+            coordinator_epoch: p.coordinator_epoch().unwrap_or(-1),
+            last_timestamp: p.last_timestamp(),
+            transaction_start: p.transaction_start(),
+            batches: p.batches().to_vec(),
+        });
+        Ok(LogState {
+            log_start: marks.log_start,
+            log_end: marks.log_end.offset,
+            high_watermark: marks.high_watermark.offset,
+            last_stable: marks.last_stable().offset,
+            first_unstable: marks.first_unstable.map(|m| m.offset),
+            recovery_point: marks.recovery_point,
+            size: log.segments().size(),
+            epochs: log.epochs.read().entries().to_vec(),
+            producers: producers.collect(),
+            segments,
+        })
+    }
+
+    /// Forgets producers that have been idle too long. Returns how many are left.
+    pub fn expire_producers(&self) -> usize {
+        let now_ms = self.inner.clock.now_ms();
+        let mut writer = self.inner.writer.lock();
+        writer.producers.expire(now_ms);
+        writer.producers.producers().len()
+    }
+
+    /// Writes a producer snapshot at the log end offset, unless there is one.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub fn take_producer_snapshot(&self) -> Result<()> {
+        self.inner.locked(|writer, _| self.inner.take_snapshot(writer, true))
+    }
+}

@@ -1,0 +1,194 @@
+//! A segment's two index files: opened when first used, mapped, resized.
+//!
+//! The number of entries is not stored in the file: a new file has none, an existing one is taken to be full, as in
+//! Kafka (`AbstractIndex`); whoever opens an existing file checks what it holds (see `lookup.rs`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kseg_format::Offset;
+use kseg_index::{OffsetIndex, Region, TimeIndex, entries_in, round_down};
+use kseg_io_backends::{Backend, IoError, MapAccess, MappedRegion, Op, OpenHow, RawFile};
+
+use crate::error::{Error, Result};
+
+/// A mapped index file as the region that an index lies on.
+#[derive(Debug)]
+pub struct MapRegion(MappedRegion);
+
+impl MapRegion {
+    /// Takes over a mapping.
+    pub fn new(map: MappedRegion) -> Self {
+        MapRegion(map)
+    }
+}
+
+impl Region for MapRegion {
+    type Error = IoError;
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn load<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0.load(at)
+    }
+
+    #[inline]
+    fn store<const N: usize>(&self, at: usize, bytes: [u8; N]) {
+        self.0.store(at, bytes);
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        self.0.flush()
+    }
+}
+
+/// What the two indexes have in common.
+pub(crate) trait Index: Sized {
+    const ENTRY_LEN: usize;
+    fn build(base: Offset, region: MapRegion, entries: usize) -> Self;
+    fn used(&self) -> usize;
+    fn on(&self) -> &MapRegion;
+}
+
+impl Index for OffsetIndex<MapRegion> {
+    const ENTRY_LEN: usize = OffsetIndex::<MapRegion>::ENTRY_LEN;
+
+    fn build(base: Offset, region: MapRegion, entries: usize) -> Self {
+        OffsetIndex::new(base, region, entries)
+    }
+
+    fn used(&self) -> usize {
+        self.entries()
+    }
+
+    fn on(&self) -> &MapRegion {
+        self.region()
+    }
+}
+
+impl Index for TimeIndex<MapRegion> {
+    const ENTRY_LEN: usize = TimeIndex::<MapRegion>::ENTRY_LEN;
+
+    fn build(base: Offset, region: MapRegion, entries: usize) -> Self {
+        TimeIndex::new(base, region, entries)
+    }
+
+    fn used(&self) -> usize {
+        self.entries()
+    }
+
+    fn on(&self) -> &MapRegion {
+        self.region()
+    }
+}
+
+/// An index file that is opened when it is needed (`LazyIndex`).
+#[derive(Debug)]
+pub(crate) struct Lazy<I> {
+    path: PathBuf,
+    open: Option<(Arc<dyn RawFile>, I)>,
+}
+
+impl<I: Index> Lazy<I> {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Lazy { path, open: None }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&I> {
+        self.open.as_ref().map(|(_, index)| index)
+    }
+
+    /// Opens the file, or makes it with room for `size_max` bytes of entries. Returns whether it existed.
+    pub(crate) fn open(&mut self, backend: &dyn Backend, base: Offset, size_max: u32) -> Result<bool> {
+        debug_assert!(self.open.is_none());
+        let existed = backend.names().stat(&self.path)?.is_some();
+        let file = backend.open(&self.path, OpenHow::Create)?;
+        let len = if existed {
+            file.len()?
+        } else {
+            let len = round_down(size_max as usize, I::ENTRY_LEN) as u64;
+            if len == 0 {
+                let _ = backend.names().remove(&self.path)?;
+                let what = format!(
+                    "{}: segment.index.bytes is {size_max}: expected at least {} bytes, one entry",
+                    self.path.display(),
+                    I::ENTRY_LEN
+                );
+                return Err(Error::InvalidArgument { what });
+            }
+            file.submit(Op::SetLen { len }).wait().result?;
+            len
+        };
+        let entries = if existed { entries_in(len, I::ENTRY_LEN) } else { 0 };
+        let region = map(&*file, len)?;
+        self.open = Some((file, I::build(base, region, entries)));
+        Ok(existed)
+    }
+
+    /// Gives the file room for `size` bytes of entries, rounded down to whole entries and never below those in use;
+    /// keeps the entries.
+    pub(crate) fn resize(&mut self, base: Offset, size: usize) -> Result<()> {
+        let Some((file, index)) = self.open.take() else { return Ok(()) };
+        let used = index.used();
+        let len = round_down(size, I::ENTRY_LEN).max(used * I::ENTRY_LEN);
+        if len == index.on().len() && file.len()? == len as u64 {
+            self.open = Some((file, index));
+            return Ok(());
+        }
+        // The mapping goes first: nothing may be mapped behind the end of a file.
+        drop(index);
+        file.submit(Op::SetLen { len: len as u64 }).wait().result?;
+        let region = map(&*file, len as u64)?;
+        self.open = Some((file, I::build(base, region, used)));
+        Ok(())
+    }
+
+    /// Cuts the file to the entries in use.
+    pub(crate) fn trim(&mut self, base: Offset) -> Result<()> {
+        self.resize(base, 0)
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        if let Some((file, index)) = &self.open {
+            // msync writes the pages and, by way of the file's fsync, its length; an empty file has no page.
+            if index.on().len() > 0 {
+                index.on().flush()?;
+            } else {
+                file.submit(Op::Flush { metadata: false }).wait().result?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmaps and lets go of the file without a write.
+    pub(crate) fn release(&mut self) {
+        self.open = None;
+    }
+
+    /// Renames the file; one that was never opened may be missing.
+    pub(crate) fn rename(&mut self, backend: &dyn Backend, to: &Path) -> Result<()> {
+        let present = self.open.is_some() || backend.names().stat(&self.path)?.is_some();
+        if present {
+            backend.names().rename(&self.path, to)?;
+        }
+        self.path = to.to_path_buf();
+        Ok(())
+    }
+}
+
+fn map(file: &dyn RawFile, len: u64) -> Result<MapRegion> {
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    if len == 0 {
+        return Ok(MapRegion(MappedRegion::heap(0)));
+    }
+    Ok(MapRegion(file.map(len, MapAccess::Write)?))
+}

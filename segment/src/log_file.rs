@@ -1,0 +1,237 @@
+//! The `.log` file of a segment: opened when first used, its size published for readers.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kseg_io_backends::{Appender, Backend, IoError, Op, OpenHow, appender};
+
+use crate::config::MAX_SEGMENT_SIZE;
+use crate::error::{Error, Result};
+use crate::sync::{AtomicU64, Ordering, RwLock};
+
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    backend: Arc<dyn Backend>,
+    /// Bytes of whole appends. Stored with Release after the bytes are readable, loaded with Acquire by readers.
+    size: AtomicU64,
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    path: PathBuf,
+    open: Option<Arc<dyn Appender>>,
+    closed: bool,
+}
+
+impl LogFile {
+    /// A new, empty file; an existing one is an error.
+    pub(crate) fn create(backend: Arc<dyn Backend>, path: PathBuf, preallocate: Option<u64>) -> Result<Self> {
+        let file = backend.open(&path, OpenHow::CreateNew)?;
+        if let Some(len) = preallocate {
+            file.submit(Op::SetLen { len }).wait().result?;
+        }
+        let open = appender(file, 0)?;
+        let state = RwLock::new(State { path, open: Some(open), closed: false });
+        Ok(LogFile { backend, size: AtomicU64::new(0), state })
+    }
+
+    /// A file that exists with `size` bytes; opened when first used.
+    pub(crate) fn existing(backend: Arc<dyn Backend>, path: PathBuf, size: u64) -> Result<Self> {
+        if size > MAX_SEGMENT_SIZE {
+            return Err(Error::TooLarge { path, size, adding: 0 });
+        }
+        let state = RwLock::new(State { path, open: None, closed: false });
+        Ok(LogFile { backend, size: AtomicU64::new(size), state })
+    }
+
+    #[inline]
+    pub(crate) fn size(&self) -> u64 {
+        // Pairs with the Release stores of this file: bytes below the size are readable.
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.state.read().path.clone()
+    }
+
+    #[inline]
+    pub(crate) fn open(&self) -> Result<Arc<dyn Appender>> {
+        {
+            let state = self.state.read();
+            if let Some(open) = &state.open {
+                return Ok(open.clone());
+            }
+        }
+        self.open_now()
+    }
+
+    #[cold]
+    fn open_now(&self) -> Result<Arc<dyn Appender>> {
+        let mut state = self.state.write();
+        if let Some(open) = &state.open {
+            return Ok(open.clone());
+        }
+        if state.closed {
+            return Err(Error::Closed { path: state.path.clone() });
+        }
+        let file = self.backend.open(&state.path, OpenHow::Write)?;
+        let open = appender(file, self.size())?;
+        state.open = Some(open.clone());
+        Ok(open)
+    }
+
+    /// Writes `data` behind the last append, one write call, and publishes the new size. Returns the position.
+    pub(crate) fn append(&self, data: Bytes) -> Result<u64> {
+        let (size, adding) = (self.size(), data.len() as u64);
+        if size + adding > MAX_SEGMENT_SIZE {
+            return Err(Error::TooLarge { path: self.path(), size, adding });
+        }
+        let range = self.open()?.append(data.into())?;
+        debug_assert_eq!(range.start, size);
+        // Pairs with the Acquire of `size`.
+        self.size.store(range.end, Ordering::Release);
+        Ok(range.start)
+    }
+
+    /// Drops what lies at and behind `len`.
+    pub(crate) fn truncate(&self, len: u64) -> Result<()> {
+        let open = self.open()?;
+        // Readers must stop before the bytes go.
+        self.size.store(len, Ordering::Release);
+        open.truncate(len)?;
+        Ok(())
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.open()?.flush()?;
+        Ok(())
+    }
+
+    /// Cuts preallocated space.
+    pub(crate) fn seal(&self) -> Result<()> {
+        self.open()?.seal()?;
+        Ok(())
+    }
+
+    /// Makes all bytes durable, cuts preallocated space and lets go of the file; nothing where it is closed already.
+    pub(crate) fn close(&self) -> Result<()> {
+        {
+            let state = self.state.read();
+            if state.closed {
+                return Ok(());
+            }
+            if let Some(open) = &state.open {
+                open.seal()?;
+                open.flush()?;
+            }
+        }
+        self.release();
+        Ok(())
+    }
+
+    /// Lets go of the file without a write; later uses fail.
+    pub(crate) fn release(&self) {
+        let mut state = self.state.write();
+        state.open = None;
+        state.closed = true;
+    }
+
+    pub(crate) fn rename(&self, to: &Path) -> Result<()> {
+        let mut state = self.state.write();
+        self.backend.names().rename(&state.path, to)?;
+        state.path = to.to_path_buf();
+        Ok(())
+    }
+}
+
+/// A byte range of a `.log` file, on batch boundaries at its start.
+///
+/// It keeps its file open: the bytes stay readable after the segment has been deleted, replaced or closed. They do
+/// not survive a truncation of the log below them.
+#[derive(Clone, Debug)]
+pub struct FileRegion {
+    file: Arc<dyn Appender>,
+    range: Range<u64>,
+}
+
+impl FileRegion {
+    pub(crate) fn new(file: Arc<dyn Appender>, range: Range<u64>) -> Self {
+        FileRegion { file, range }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        (self.range.end - self.range.start) as usize
+    }
+
+    /// Whether it holds no byte.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Position of its first byte in the file.
+    pub fn position(&self) -> u64 {
+        self.range.start
+    }
+
+    /// The part of it that begins `skip` bytes in and is at most `len` bytes long; never longer than this one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where `skip` lies behind its end.
+    pub fn slice(&self, skip: usize, len: usize) -> Result<FileRegion> {
+        if skip > self.len() {
+            let what = format!("a slice from byte {skip} of a region of {} bytes", self.len());
+            return Err(Error::InvalidArgument { what });
+        }
+        let start = self.range.start + skip as u64;
+        let end = start.saturating_add(len as u64).min(self.range.end);
+        Ok(FileRegion { file: self.file.clone(), range: start..end })
+    }
+
+    /// Reads from `skip` bytes in; returns how many bytes were read, fewer than asked only at its end.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn read_at(&self, into: &mut [u8], skip: usize) -> Result<usize, IoError> {
+        let left = self.len().saturating_sub(skip);
+        let want = into.len().min(left);
+        self.file.read_at(&mut into[..want], self.range.start + skip as u64)
+    }
+
+    /// Copies all of it out.
+    ///
+    /// # Errors
+    /// What the operating system says; a file that has become shorter than the region gives fewer bytes.
+    pub fn to_bytes(&self) -> Result<Bytes, IoError> {
+        let mut bytes = Vec::new();
+        self.copy_into(&mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// Appends all of it to `out`; returns how many bytes came.
+    ///
+    /// # Errors
+    /// As [`to_bytes`](Self::to_bytes); `out` keeps what it had.
+    pub fn copy_into(&self, out: &mut Vec<u8>) -> Result<usize, IoError> {
+        let before = out.len();
+        out.resize(before + self.len(), 0);
+        match self.read_at(&mut out[before..], 0) {
+            Ok(got) => {
+                out.truncate(before + got);
+                Ok(got)
+            }
+            Err(e) => {
+                out.truncate(before);
+                Err(e)
+            }
+        }
+    }
+
+    /// The file it lies in, for a caller that sends it on by itself.
+    pub fn file(&self) -> &Arc<dyn Appender> {
+        &self.file
+    }
+}

@@ -1,0 +1,514 @@
+//! From an offset or a timestamp to a place in the `.log` file, and the upkeep of the indexes that makes them safe to
+//! go by.
+//!
+//! An index is a cache of the `.log` file. It is checked when it is opened (order, last entry against the batches, the
+//! distance from the last entry to the end) and again at each use (the batch at an entry's position must fit the
+//! entry). One that fails is rebuilt from the batches, so that whatever an index file holds, an answer is right.
+
+use kseg_format::{BatchHeader, LeaderEpoch, Offset, Timestamp};
+use kseg_index::{IndexError, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
+use kseg_io_backends::Appender;
+
+use crate::error::{Error, Result};
+use crate::indexes::MapRegion;
+use crate::log_file::FileRegion;
+use crate::recover::IndexWriter;
+use crate::scan::{BatchReader, Headers};
+use crate::segment::{Indexes, Segment};
+use crate::sync::Ordering;
+
+/// Where a batch lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPlace {
+    /// Position of its first byte.
+    pub position: u64,
+    /// Its fixed fields.
+    pub header: BatchHeader,
+}
+
+/// What [`Segment::read`] found.
+#[derive(Clone, Debug)]
+pub struct SegmentRead {
+    /// Base offset of the batch found: at or below the offset asked for, or above it in a gap.
+    pub batch_base_offset: Offset,
+    /// Position of that batch.
+    pub position: u64,
+    /// The bytes; empty where none may be read.
+    pub region: FileRegion,
+    /// The size asked for was smaller than the first batch, which is cut.
+    pub first_incomplete: bool,
+}
+
+/// A record found by its timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampedOffset {
+    /// The record's timestamp; `None` for an answer that names no record.
+    pub timestamp: Option<Timestamp>,
+    /// The record's offset.
+    pub offset: Offset,
+    /// Leader epoch of its batch.
+    pub leader_epoch: Option<LeaderEpoch>,
+}
+
+impl Segment {
+    /// The batch that holds `offset`, or the first one behind it; `None` where the segment ends before it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`] where a header on the way cannot be read.
+    ///
+    /// Source: Kafka `LogSegment.translateOffset`.
+    pub fn translate(&self, offset: Offset) -> Result<Option<BatchPlace>> {
+        let size = self.size();
+        let mut rebuilt = false;
+        loop {
+            let entry = self.with_offset_index(|index| Ok(index.lookup(offset)))?;
+            let file = self.log.open()?;
+            let mut walk = Headers::new(&*file, u64::from(entry.position), size);
+            match self.first_reaching(&mut walk, entry, offset) {
+                Ok(found) => return Ok(found),
+                Err(Misled::Index) if !rebuilt => {
+                    rebuilt = true;
+                    self.rebuild_indexes()?;
+                }
+                // With a rebuilt index the fault is the batch's.
+                Err(Misled::Index) => {
+                    return Headers::new(&*file, u64::from(entry.position), size).next().map(|_| None);
+                }
+                Err(Misled::Error(e)) => return Err(e),
+            }
+        }
+    }
+
+    fn first_reaching(
+        &self,
+        walk: &mut Headers<'_, dyn Appender>,
+        entry: OffsetPosition,
+        offset: Offset,
+    ) -> Result<Option<BatchPlace>, Misled> {
+        let mut first = entry.position > 0;
+        loop {
+            match walk.next() {
+                Ok(Some((position, header))) => {
+                    // All before an entry's batch lies below the entry: a batch that goes beyond it is not the one.
+                    if first && !(self.base..=entry.offset).contains(&header.last_offset()) {
+                        return Err(Misled::Index);
+                    }
+                    if header.last_offset() >= offset {
+                        return Ok(Some(BatchPlace { position, header }));
+                    }
+                }
+                Ok(None) if first && walk.position() < self.size() => return Err(Misled::Index),
+                Ok(None) => return Ok(None),
+                Err(Error::Corrupt { .. }) if first => return Err(Misled::Index),
+                Err(e) => return Err(Misled::Error(e)),
+            }
+            first = false;
+        }
+    }
+
+    /// Bytes from the batch that holds `offset` on: at most `max` of them, none at or behind position `end`, and with
+    /// `min_one` at least that batch. `None` where the segment ends before `offset`.
+    ///
+    /// `end` is the size of the segment or the position of a mark, which is the start of a batch; `None` where the
+    /// mark's position is not known: nothing may be read then, and the answer tells only the place.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate).
+    ///
+    /// Source: Kafka `LogSegment.read`.
+    pub fn read(
+        &self,
+        offset: Offset,
+        max: usize,
+        end: Option<u64>,
+        min_one: bool,
+    ) -> Result<Option<SegmentRead>> {
+        let Some(BatchPlace { position, header }) = self.translate(offset)? else { return Ok(None) };
+        let allowed = if min_one { max.max(header.size()) } else { max };
+        let until = match end {
+            Some(end) if allowed > 0 => position.saturating_add(allowed as u64).min(end).max(position),
+            _ => position,
+        };
+        let first_incomplete = until > position && allowed < header.size();
+        let file = self.log.open()?;
+        let batch_base_offset = match header.base_offset() {
+            Some(base) => base,
+            None => self.deep_base_offset(&*file, position)?,
+        };
+        let region = FileRegion::new(file, position..until);
+        Ok(Some(SegmentRead { batch_base_offset, position, region, first_incomplete }))
+    }
+
+    /// The base offset of a compressed legacy batch: that of the first message inside.
+    fn deep_base_offset(&self, file: &dyn Appender, position: u64) -> Result<Offset> {
+        let mut walk = BatchReader::new(file, position, self.size());
+        let Some((_, batch)) = walk.next()? else { return Ok(self.base) };
+        let mut scratch = Vec::new();
+        batch
+            .base_offset_deep(&mut scratch, self.config.decompressed_limit)
+            .map_err(|e| Error::corrupt(&self.path(), position, e))
+    }
+
+    /// The first record from `start` on whose timestamp is at or above `timestamp`; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate); [`Error::Corrupt`] where a batch that may hold the record cannot be decoded.
+    ///
+    /// Source: Kafka `LogSegment.findOffsetByTimestamp`.
+    pub fn find_by_timestamp(
+        &self,
+        timestamp: Timestamp,
+        start: Offset,
+    ) -> Result<Option<TimestampedOffset>> {
+        let entry = self.time_entry_for(timestamp)?;
+        let Some(from) = self.scan_start(entry.offset.max(start))? else { return Ok(None) };
+        let file = self.log.open()?;
+        let mut scratch = Vec::new();
+        let mut walk = BatchReader::new(&*file, from, self.size());
+        while let Some((position, batch)) = walk.next()? {
+            if batch.header().max_timestamp() < Some(timestamp) {
+                continue;
+            }
+            let corrupt = |e| Error::corrupt(&self.path(), position, e);
+            for record in batch.records(&mut scratch, self.config.decompressed_limit).map_err(corrupt)? {
+                let record = record.map_err(corrupt)?;
+                if record.offset() >= start && record.timestamp().is_some_and(|t| t >= timestamp) {
+                    let leader_epoch = batch.header().leader_epoch();
+                    let (timestamp, offset) = (record.timestamp(), record.offset());
+                    return Ok(Some(TimestampedOffset { timestamp, offset, leader_epoch }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first record with the segment's largest timestamp; `None` for an empty segment, for one of format version
+    /// 0, and where the header of the batch is not borne out by a record.
+    ///
+    /// # Errors
+    /// As [`find_by_timestamp`](Self::find_by_timestamp).
+    pub fn find_largest_timestamp(&self) -> Result<Option<TimestampedOffset>> {
+        let largest = self.largest()?;
+        let Some(from) = self.scan_start(largest.offset)? else { return Ok(None) };
+        let file = self.log.open()?;
+        let mut scratch = Vec::new();
+        let mut walk = BatchReader::new(&*file, from, self.size());
+        while let Some((position, batch)) = walk.next()? {
+            if batch.header().max_timestamp() != largest.timestamp {
+                continue;
+            }
+            if batch.header().timestamp_type().is_none() {
+                return Ok(None);
+            }
+            let corrupt = |e| Error::corrupt(&self.path(), position, e);
+            let leader_epoch = batch.header().leader_epoch();
+            for record in batch.records(&mut scratch, self.config.decompressed_limit).map_err(corrupt)? {
+                let record = record.map_err(corrupt)?;
+                if record.timestamp() == largest.timestamp {
+                    let (timestamp, offset) = (record.timestamp(), record.offset());
+                    return Ok(Some(TimestampedOffset { timestamp, offset, leader_epoch }));
+                }
+            }
+            return Ok(None);
+        }
+        Ok(None)
+    }
+
+    /// The time index's entry for a lookup, checked against the batch that it names.
+    fn time_entry_for(&self, timestamp: Timestamp) -> Result<TimestampOffset> {
+        let entry = self.with_time_index(|index| Ok(index.lookup(timestamp)))?;
+        if entry.timestamp.is_none() || self.bears_out(entry)? {
+            return Ok(entry);
+        }
+        self.rebuild_indexes()?;
+        self.with_time_index(|index| Ok(index.lookup(timestamp)))
+    }
+
+    /// Whether the batch whose last offset is the entry's has the entry's timestamp.
+    fn bears_out(&self, entry: TimestampOffset) -> Result<bool> {
+        let found = self.translate(entry.offset)?;
+        Ok(found.is_some_and(|p| {
+            p.header.last_offset() == entry.offset && p.header.max_timestamp() == entry.timestamp
+        }))
+    }
+
+    /// Position from which a walk to `offset` begins: that of the index entry at or below it. `None` where the
+    /// segment ends before it.
+    fn scan_start(&self, offset: Offset) -> Result<Option<u64>> {
+        // Through `translate`, so that a wrong entry is found out; the walk begins at the batch itself.
+        Ok(self.translate(offset)?.map(|place| place.position))
+    }
+
+    /// Offset behind the last whole batch; the base offset where there is none.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate).
+    ///
+    /// Source: Kafka `LogSegment.readNextOffset`.
+    pub fn next_offset(&self) -> Result<Offset> {
+        Ok(self.walk_tail()?.0)
+    }
+
+    /// Offset behind the last whole batch, the position at which the whole batches end, and the fault that ends them,
+    /// if it is one; walks from the last index entry on.
+    pub(crate) fn walk_tail(&self) -> Result<(Offset, u64, Option<Error>)> {
+        let last = self.with_offset_index(|index| Ok(index.last_offset()))?;
+        let entry = self.with_offset_index(|index| Ok(index.lookup(last)))?;
+        let file = self.log.open()?;
+        let mut walk = Headers::new(&*file, u64::from(entry.position), self.size());
+        let mut next = self.base;
+        loop {
+            match walk.next() {
+                Ok(Some((_, header))) => next = header.next_offset(),
+                Ok(None) => return Ok((next, walk.position(), None)),
+                Err(e @ Error::Corrupt { .. }) => return Ok((next, walk.position(), Some(e))),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The largest offset of an index entry whose batch begins at or behind `position + size`, for the bound of a
+    /// search for aborted transactions; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the offset index cannot be opened.
+    pub fn upper_bound_offset(&self, position: u32, size: u64) -> Result<Option<Offset>> {
+        self.with_offset_index(|index| Ok(index.upper_bound(position, size).map(|e| e.offset)))
+    }
+
+    /// Drops all batches that hold or lie above `offset`, and their index entries; both indexes get their full size,
+    /// for the segment becomes the active one. Returns how many bytes went.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`].
+    ///
+    /// Source: Kafka `LogSegment.truncateTo`.
+    pub fn truncate_to(&self, offset: Offset, now_ms: i64) -> Result<u64> {
+        let place = self.translate(offset)?;
+        self.with_time_index(|_| Ok(()))?;
+        let mut tail = self.tail.lock();
+        let largest = self.largest_in(&mut tail)?;
+        // Pairs with the Acquire of `truncations`. Counted before and after, so that a reader beside it looks again.
+        self.truncations.fetch_add(1, Ordering::Release);
+        {
+            let mut indexes = self.indexes.write();
+            if let Some(index) = indexes.offset.get() {
+                index.truncate_to(offset);
+            }
+            if let Some(index) = indexes.time.get() {
+                index.truncate_to(offset);
+            }
+            indexes.active = true;
+            let size = self.config.index_size_max as usize;
+            indexes.offset.resize(self.base, size)?;
+            indexes.time.resize(self.base, size)?;
+        }
+        let before = self.size();
+        if let Some(place) = place {
+            self.log.truncate(place.position)?;
+        }
+        self.truncations.fetch_add(1, Ordering::Release);
+        if self.size() == 0 {
+            tail.created_ms = now_ms;
+            tail.first_timestamp = None;
+        }
+        tail.bytes_since_index_entry = 0;
+        if largest.timestamp.is_some() {
+            tail.largest = Some(self.largest_by_walk()?);
+        }
+        Ok(before - self.size())
+    }
+
+    /// The largest timestamp by the last time-index entry and a walk over the headers behind it.
+    fn largest_by_walk(&self) -> Result<TimestampOffset> {
+        let mut largest = self.with_time_index(|index| Ok(index.last_entry()))?;
+        let entry = self.with_offset_index(|index| Ok(index.lookup(largest.offset)))?;
+        let file = self.log.open()?;
+        let mut walk = Headers::new(&*file, u64::from(entry.position), self.size());
+        while let Some((_, header)) = walk.next()? {
+            if header.max_timestamp() > largest.timestamp {
+                largest = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+            }
+        }
+        Ok(largest)
+    }
+
+    /// Runs `f` on the offset index, which it opens first, and checks where its file existed.
+    #[inline]
+    pub(crate) fn with_offset_index<T>(
+        &self,
+        f: impl Fn(&OffsetIndex<MapRegion>) -> Result<T, IndexError>,
+    ) -> Result<T> {
+        loop {
+            {
+                let indexes = self.indexes.read();
+                if let Some(index) = indexes.offset.get() {
+                    return f(index).map_err(|e| Error::index(indexes.offset.path(), e));
+                }
+            }
+            let mut indexes = self.indexes.write();
+            self.open_offset_index(&mut indexes)?;
+        }
+    }
+
+    /// As [`with_offset_index`](Self::with_offset_index), for the time index.
+    #[inline]
+    pub(crate) fn with_time_index<T>(
+        &self,
+        f: impl Fn(&TimeIndex<MapRegion>) -> Result<T, IndexError>,
+    ) -> Result<T> {
+        loop {
+            {
+                let indexes = self.indexes.read();
+                if let Some(index) = indexes.time.get() {
+                    return f(index).map_err(|e| Error::index(indexes.time.path(), e));
+                }
+            }
+            let mut indexes = self.indexes.write();
+            self.open_time_index(&mut indexes)?;
+        }
+    }
+
+    fn open_offset_index(&self, indexes: &mut Indexes) -> Result<()> {
+        if indexes.closed {
+            return Err(Error::Closed { path: self.path() });
+        }
+        if indexes.offset.get().is_some() {
+            return Ok(());
+        }
+        let existed = indexes.offset.open(&*self.backend, self.base, self.config.index_size_max)?;
+        let missing = !existed && self.size() > 0;
+        if missing || (existed && !self.offset_index_is_sound(indexes)?) {
+            self.rebuild_into(indexes)?;
+        }
+        Ok(())
+    }
+
+    fn open_time_index(&self, indexes: &mut Indexes) -> Result<()> {
+        if indexes.closed {
+            return Err(Error::Closed { path: self.path() });
+        }
+        if indexes.time.get().is_some() {
+            return Ok(());
+        }
+        let existed = indexes.time.open(&*self.backend, self.base, self.config.index_size_max)?;
+        let missing = !existed && self.size() > 0;
+        if missing || (existed && !self.time_index_is_sound(indexes)?) {
+            self.open_offset_index(indexes)?;
+            self.rebuild_into(indexes)?;
+        }
+        Ok(())
+    }
+
+    /// Order, the last entry against its batch, and no entry missing behind it.
+    fn offset_index_is_sound(&self, indexes: &Indexes) -> Result<bool> {
+        let Some(index) = indexes.offset.get() else { return Ok(true) };
+        if index.check_against(self.size()).is_err() {
+            return Ok(false);
+        }
+        let size = self.size();
+        let entries = index.entries();
+        let entry = index.lookup(index.last_offset());
+        let mut gap = u64::from(self.config.index_interval_bytes);
+        let mut before = 0;
+        for n in 0..entries {
+            let Ok(entry) = index.entry(n) else { return Ok(false) };
+            gap = gap.max(u64::from(entry.position).saturating_sub(before));
+            before = u64::from(entry.position);
+        }
+        let file = self.log.open()?;
+        let from = if entries == 0 { 0 } else { u64::from(entry.position) };
+        let mut walk = Headers::new(&*file, from, size);
+        let mut first = entries > 0;
+        while let Ok(Some((position, header))) = walk.next() {
+            if first && !(self.base..=entry.offset).contains(&header.last_offset()) {
+                return Ok(false);
+            }
+            first = false;
+            if position - from > gap && !index.is_full() {
+                return Ok(false);
+            }
+        }
+        Ok(!first)
+    }
+
+    /// Order, and the last entry against its batch.
+    fn time_index_is_sound(&self, indexes: &mut Indexes) -> Result<bool> {
+        let Some(index) = indexes.time.get() else { return Ok(true) };
+        let last = index.last_entry();
+        let beyond = Offset::new(self.base.get().saturating_add(i64::from(i32::MAX)).saturating_add(1));
+        if index.check_against(beyond).is_err() {
+            return Ok(false);
+        }
+        if index.entries() == 0 {
+            // Right only where no batch has a timestamp; the first one tells nearly always.
+            let file = self.log.open()?;
+            let first = Headers::new(&*file, 0, self.size()).next();
+            return Ok(!matches!(first, Ok(Some((_, h))) if h.max_timestamp().is_some()));
+        }
+        self.open_offset_index(indexes)?;
+        let Some(index) = indexes.offset.get() else { return Ok(true) };
+        let entry = index.lookup(last.offset);
+        let file = self.log.open()?;
+        let mut walk = Headers::new(&*file, u64::from(entry.position), self.size());
+        while let Ok(Some((_, header))) = walk.next() {
+            if header.last_offset() >= last.offset {
+                return Ok(header.last_offset() == last.offset && header.max_timestamp() == last.timestamp);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Rebuilds both indexes from the batches.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn rebuild_indexes(&self) -> Result<()> {
+        let mut indexes = self.indexes.write();
+        self.open_offset_index(&mut indexes)?;
+        self.open_time_index(&mut indexes)?;
+        self.rebuild_into(&mut indexes)
+    }
+
+    /// Rebuilds what is open of the two; walks the headers up to the first fault.
+    fn rebuild_into(&self, indexes: &mut Indexes) -> Result<()> {
+        let size = self.config.index_size_max as usize;
+        if let Some(index) = indexes.offset.get() {
+            index.clear();
+        }
+        if let Some(index) = indexes.time.get() {
+            index.clear();
+        }
+        indexes.offset.resize(self.base, size)?;
+        indexes.time.resize(self.base, size)?;
+        let file = self.log.open()?;
+        let mut walk = Headers::new(&*file, 0, self.size());
+        let mut writer = IndexWriter::new(self.base, self.config.index_interval_bytes);
+        loop {
+            match walk.next() {
+                Ok(Some((position, header))) => {
+                    if header.last_offset().relative_to(self.base).is_none() {
+                        break;
+                    }
+                    writer
+                        .add(position, &header, indexes.offset.get(), indexes.time.get())
+                        .map_err(|e| Error::index(indexes.offset.path(), e))?;
+                }
+                Ok(None) | Err(Error::Corrupt { .. }) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        writer.finish(indexes.time.get()).map_err(|e| Error::index(indexes.time.path(), e))?;
+        if !indexes.active {
+            indexes.offset.trim(self.base)?;
+            indexes.time.trim(self.base)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a walk from an index entry went wrong.
+enum Misled {
+    Index,
+    Error(Error),
+}

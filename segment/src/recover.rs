@@ -1,0 +1,341 @@
+//! Recovery of a segment: check every batch, cut at the first bad one, keep what is cut, rebuild the indexes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use kseg_format::{BatchHeader, CheckedBatch, Offset};
+use kseg_index::{IndexError, OffsetIndex, TimeIndex, TimestampOffset};
+use kseg_io_backends::{Backend, Gather, OpenHow, appender};
+
+use crate::error::{Error, Result};
+use crate::indexes::MapRegion;
+use crate::scan::{BatchReader, ReadAt};
+use crate::segment::Segment;
+
+/// Why a segment was cut.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CutReason {
+    /// The last bytes are the beginning of a batch.
+    TornTail,
+    /// All bytes from there on are zero: space that was set aside and never written.
+    ZeroTail,
+    /// A batch is not what a batch must be; the error says what was expected and found.
+    Corrupt(Error),
+    /// The offsets of a batch go back, or lie outside the segment.
+    OffsetsGoBack {
+        /// Last offset of the batch before it, or the base offset.
+        after: Offset,
+        /// Last offset of the batch.
+        found: Offset,
+    },
+}
+
+impl fmt::Display for CutReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CutReason::TornTail => f.write_str("the last batch is incomplete"),
+            CutReason::ZeroTail => f.write_str("only zeros follow"),
+            CutReason::Corrupt(e) => write!(f, "{e}"),
+            CutReason::OffsetsGoBack { after, found } => {
+                write!(f, "offsets go back: expected a last offset above {after}, found {found}")
+            }
+        }
+    }
+}
+
+/// A cut: what was dropped from a `.log` file, and where it went.
+#[derive(Debug)]
+pub struct Cut {
+    /// The file that was cut.
+    pub path: PathBuf,
+    /// Its new length: the position of the first byte that went.
+    pub position: u64,
+    /// How many bytes went.
+    pub len: u64,
+    /// The first offset that the segment no longer has.
+    pub offset: Offset,
+    /// Why.
+    pub reason: CutReason,
+    /// The file that holds them now; `None` where they were all zero.
+    pub kept: Option<PathBuf>,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, position, len) = (self.path.display(), self.position, self.len);
+        write!(
+            f,
+            "{path}: cut {len} bytes at position {position} (offset {}): {}",
+            self.offset, self.reason
+        )?;
+        match &self.kept {
+            Some(kept) => write!(f, "; kept in {}", kept.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Outcome of a recovery.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Bytes of whole, checked batches: the segment's size now.
+    pub valid_bytes: u64,
+    /// Offset behind the last batch; the base offset where there is none.
+    pub next_offset: Offset,
+    /// What was cut, if anything.
+    pub cut: Option<Cut>,
+}
+
+impl Segment {
+    /// Checks every batch from the first byte on (framing, checksum, ascending offsets), hands each good one to
+    /// `each`, cuts the file before the first bad one and rebuilds both indexes. The bytes cut are kept in a file
+    /// beside it (see [`keep_aside`]) before they go.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a file cannot be read or written: nothing is cut for an I/O error's sake.
+    /// [`Error::OffsetOverflow`] where whole, ascending batches lie too far from the base offset: the segment has to be
+    /// split.
+    ///
+    /// Source: Kafka `LogSegment.recover`; where Kafka differs: design decisions on cut tails and I/O errors.
+    pub fn recover(&self, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Recovered> {
+        self.with_fresh_indexes()?;
+        let file = self.log.open()?;
+        let size = self.size();
+        let mut walk = BatchReader::new(&*file, 0, size);
+        let mut writer = IndexWriter::new(self.base, self.config.index_interval_bytes);
+        let mut next = self.base;
+        let mut after: Option<Offset> = None;
+        let indexes = self.indexes.read();
+        let (reason, valid) = loop {
+            let at = walk.position();
+            let batch = match walk.next() {
+                Ok(Some((_, batch))) => batch.verify().map_err(|e| Error::corrupt(&self.path(), at, e)),
+                Ok(None) => break ((at < size).then_some(CutReason::TornTail), at),
+                Err(e) => Err(e),
+            };
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(e @ Error::Corrupt { .. }) => break (Some(CutReason::Corrupt(e)), at),
+                Err(e) => return Err(e),
+            };
+            let last = batch.header().last_offset();
+            let goes_back = last < self.base || after.is_some_and(|after| last <= after);
+            if goes_back {
+                let after = after.unwrap_or(self.base);
+                break (Some(CutReason::OffsetsGoBack { after, found: last }), at);
+            }
+            if !self.can_hold(last) {
+                if self.stray_offset(at + batch.header().size() as u64, last)? {
+                    let after = after.unwrap_or(self.base);
+                    break (Some(CutReason::OffsetsGoBack { after, found: last }), at);
+                }
+                return Err(Error::OffsetOverflow {
+                    path: self.path(),
+                    base_offset: self.base,
+                    offset: last,
+                });
+            }
+            writer
+                .add(at, batch.header(), indexes.offset.get(), indexes.time.get())
+                .map_err(|e| Error::index(indexes.offset.path(), e))?;
+            each(at, batch);
+            after = Some(last);
+            next = last.next();
+        };
+        let largest = writer.finish(indexes.time.get()).map_err(|e| Error::index(indexes.time.path(), e))?;
+        drop(indexes);
+        let mut tail = self.tail.lock();
+        tail.largest = Some(largest);
+        tail.bytes_since_index_entry = 0;
+        drop(tail);
+        let cut = match reason {
+            Some(reason) => Some(self.cut_at(valid, next, reason)?),
+            None => None,
+        };
+        let mut indexes = self.indexes.write();
+        indexes.offset.trim(self.base)?;
+        indexes.time.trim(self.base)?;
+        Ok(Recovered { valid_bytes: valid, next_offset: next, cut })
+    }
+
+    /// After a clean stop: walks the framing of the batches behind the last index entry, and cuts what is no whole
+    /// batch. Checksums are not looked at, and batches are not cut for them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn recover_tail(&self) -> Result<Recovered> {
+        let (next_offset, valid_bytes, fault) = self.walk_tail()?;
+        let size = self.size();
+        let cut = if valid_bytes < size {
+            let reason = fault.map_or(CutReason::TornTail, CutReason::Corrupt);
+            Some(self.cut_at(valid_bytes, next_offset, reason)?)
+        } else {
+            None
+        };
+        Ok(Recovered { valid_bytes, next_offset, cut })
+    }
+
+    /// Whether an offset too far from the base is a damaged one: whatever follows is below it again.
+    fn stray_offset(&self, behind: u64, last: Offset) -> Result<bool> {
+        let file = self.log.open()?;
+        match BatchReader::new(&*file, behind, self.size()).next() {
+            Ok(Some((_, batch))) => Ok(batch.header().last_offset() <= last),
+            Ok(None) | Err(Error::Corrupt { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Keeps the bytes from `position` on aside, then cuts them off.
+    fn cut_at(&self, position: u64, offset: Offset, reason: CutReason) -> Result<Cut> {
+        let (path, len) = (self.path(), self.size() - position);
+        let file = self.log.open()?;
+        let kept = keep_aside(&*self.backend, &*file, &path, position, self.size())?;
+        let reason = if kept.is_none() { CutReason::ZeroTail } else { reason };
+        self.log.truncate(position)?;
+        Ok(Cut { path, position, len, offset, reason, kept })
+    }
+
+    /// Opens both indexes at full size and without an entry, whatever their files hold.
+    fn with_fresh_indexes(&self) -> Result<()> {
+        let mut indexes = self.indexes.write();
+        let size = self.config.index_size_max;
+        if indexes.offset.get().is_none() {
+            indexes.offset.open(&*self.backend, self.base, size)?;
+        }
+        if indexes.time.get().is_none() {
+            indexes.time.open(&*self.backend, self.base, size)?;
+        }
+        if let Some(index) = indexes.offset.get() {
+            index.clear();
+        }
+        if let Some(index) = indexes.time.get() {
+            index.clear();
+        }
+        indexes.offset.resize(self.base, size as usize)?;
+        indexes.time.resize(self.base, size as usize)
+    }
+}
+
+/// Copies `[from, to)` of a file into a new one beside it, `<name>.cut` (or `<name>.cut.1` and so on where that
+/// exists), and makes the copy durable. Returns its path, or `None`, with nothing made, where all bytes are zero.
+///
+/// Kafka ignores files of such names.
+///
+/// # Errors
+/// [`Error::Io`]; a copy that is not complete is removed.
+pub fn keep_aside<F: ReadAt + ?Sized>(
+    backend: &dyn Backend,
+    file: &F,
+    path: &Path,
+    from: u64,
+    to: u64,
+) -> Result<Option<PathBuf>> {
+    const CHUNK: u64 = 256 * 1024;
+    let mut chunk = vec![0; (to - from).min(CHUNK) as usize];
+    let mut at = from;
+    let written_at = loop {
+        if at >= to {
+            return Ok(None);
+        }
+        let want = (to - at).min(CHUNK) as usize;
+        let got = file.read_at(&mut chunk[..want], at)?;
+        if got == 0 {
+            return Ok(None);
+        }
+        if chunk[..got].iter().any(|&b| b != 0) {
+            break at;
+        }
+        at += got as u64;
+    };
+    let names = backend.names();
+    let mut number = 0;
+    let kept = loop {
+        let mut name = path.as_os_str().to_os_string();
+        name.push(if number == 0 { ".cut".to_string() } else { format!(".cut.{number}") });
+        let kept = PathBuf::from(name);
+        if names.stat(&kept)?.is_none() {
+            break kept;
+        }
+        number += 1;
+    };
+    let copy = || -> Result<()> {
+        let out = appender(backend.open(&kept, OpenHow::CreateNew)?, 0)?;
+        let mut at = from;
+        // What was zero up to here is part of what was cut.
+        debug_assert!(written_at >= from);
+        while at < to {
+            let want = (to - at).min(CHUNK) as usize;
+            let mut part = vec![0; want];
+            let got = file.read_at(&mut part, at)?;
+            if got == 0 {
+                break;
+            }
+            part.truncate(got);
+            out.append(Gather::from(bytes::Bytes::from(part)))?;
+            at += got as u64;
+        }
+        out.flush()?;
+        Ok(())
+    };
+    if let Err(e) = copy() {
+        let _ = names.remove(&kept);
+        return Err(e);
+    }
+    if let Some(dir) = kept.parent() {
+        names.sync_dir(dir)?;
+    }
+    Ok(Some(kept))
+}
+
+/// Makes the index entries of a walk over all batches, as an append one batch at a time would.
+#[derive(Debug)]
+pub(crate) struct IndexWriter {
+    base: Offset,
+    interval: u64,
+    last_indexed: u64,
+    largest: TimestampOffset,
+}
+
+impl IndexWriter {
+    pub(crate) fn new(base: Offset, interval: u32) -> Self {
+        let largest = TimestampOffset { timestamp: None, offset: base };
+        IndexWriter { base, interval: u64::from(interval), last_indexed: 0, largest }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        offsets: Option<&OffsetIndex<MapRegion>>,
+        times: Option<&TimeIndex<MapRegion>>,
+    ) -> Result<(), IndexError> {
+        if header.max_timestamp() > self.largest.timestamp {
+            self.largest =
+                TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+        }
+        if position - self.last_indexed > self.interval {
+            if let Some(index) = offsets.filter(|i| !i.is_full()) {
+                if index.entries() == 0 || header.last_offset() > index.last_offset() {
+                    index.append(header.last_offset(), position as u32)?;
+                }
+            }
+            if let Some(index) =
+                times.filter(|i| !i.is_full() && self.largest.offset >= i.last_entry().offset)
+            {
+                index.maybe_append(self.largest.timestamp, self.largest.offset, false)?;
+            }
+            self.last_indexed = position;
+        }
+        Ok(())
+    }
+
+    /// The last entry of the time index, and the largest timestamp.
+    pub(crate) fn finish(&self, times: Option<&TimeIndex<MapRegion>>) -> Result<TimestampOffset, IndexError> {
+        debug_assert!(self.largest.offset >= self.base);
+        if let Some(index) = times.filter(|i| self.largest.offset >= i.last_entry().offset) {
+            index.maybe_append(self.largest.timestamp, self.largest.offset, true)?;
+        }
+        Ok(self.largest)
+    }
+}

@@ -1,0 +1,472 @@
+//! A segment: opening, appending, flushing, sealing, renaming, removing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kseg_format::{Batches, Offset, Timestamp};
+use kseg_index::{OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
+use kseg_io_backends::Backend;
+
+use crate::config::SegmentConfig;
+use crate::error::{Error, Result};
+use crate::files::{FileKind, Suffix, file_name};
+use crate::indexes::{Lazy, MapRegion};
+use crate::log_file::LogFile;
+use crate::roll::RollCheck;
+use crate::scan::Headers;
+use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
+
+/// One base offset: a `.log` file and its indexes.
+///
+/// One caller at a time may change a segment (the log's mutex sees to that); any number may read beside it. A reader
+/// takes no lock that an append holds across I/O: it loads the published size, and shares a lock on the indexes that
+/// only their opening, resizing and truncation take exclusively.
+///
+/// Source: Kafka `LogSegment`.
+#[derive(Debug)]
+pub struct Segment {
+    pub(crate) base: Offset,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) config: SegmentConfig,
+    pub(crate) log: LogFile,
+    pub(crate) indexes: RwLock<Indexes>,
+    pub(crate) tail: Mutex<Tail>,
+    /// Counts truncations, so that a reader can tell that bytes changed beneath it.
+    pub(crate) truncations: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Indexes {
+    pub(crate) offset: Lazy<OffsetIndex<MapRegion>>,
+    pub(crate) time: Lazy<TimeIndex<MapRegion>>,
+    /// The segment takes appends: its index files have their full size.
+    pub(crate) active: bool,
+    pub(crate) closed: bool,
+}
+
+/// What only the appending side needs.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// Bytes of batches since the last index entry, since the segment was opened, or since it was truncated.
+    pub(crate) bytes_since_index_entry: u64,
+    /// Largest timestamp of a batch and the last offset of the first batch that has it; `None` until asked for.
+    pub(crate) largest: Option<TimestampOffset>,
+    /// Timestamp of the first batch, once read. The outer `None`: not read yet, or no batch.
+    pub(crate) first_timestamp: Option<Option<Timestamp>>,
+    /// Clock, in milliseconds, when this object came to be or the segment was emptied.
+    pub(crate) created_ms: i64,
+}
+
+impl Segment {
+    /// Makes a new, empty segment in `dir`, which exists; its `.log` file must not.
+    ///
+    /// Nothing is durable before [`flush`](Self::flush) and a sync of the directory. Index files come when first used.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; nothing is left open.
+    ///
+    /// Source: Kafka `LogSegment.open`.
+    pub fn create(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        base: Offset,
+        config: SegmentConfig,
+        now_ms: i64,
+    ) -> Result<Segment> {
+        let path = dir.join(file_name(base, FileKind::Log, Suffix::None));
+        let log = LogFile::create(backend.clone(), path, config.preallocate)?;
+        Ok(Self::over(backend, dir, base, config, now_ms, log, true))
+    }
+
+    /// Takes over a segment whose `.log` file has `size` bytes. No file is opened before something needs it.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a file beyond 2147483647 bytes.
+    pub fn open(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        base: Offset,
+        config: SegmentConfig,
+        now_ms: i64,
+        size: u64,
+    ) -> Result<Segment> {
+        let path = dir.join(file_name(base, FileKind::Log, Suffix::None));
+        let log = LogFile::existing(backend.clone(), path, size)?;
+        Ok(Self::over(backend, dir, base, config, now_ms, log, false))
+    }
+
+    fn over(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        base: Offset,
+        config: SegmentConfig,
+        now_ms: i64,
+        log: LogFile,
+        new: bool,
+    ) -> Segment {
+        let path = |kind| dir.join(file_name(base, kind, Suffix::None));
+        Segment {
+            base,
+            backend,
+            config,
+            log,
+            indexes: RwLock::new(Indexes {
+                offset: Lazy::new(path(FileKind::OffsetIndex)),
+                time: Lazy::new(path(FileKind::TimeIndex)),
+                active: new,
+                closed: false,
+            }),
+            tail: Mutex::new(Tail {
+                bytes_since_index_entry: 0,
+                largest: new.then_some(TimestampOffset { timestamp: None, offset: base }),
+                first_timestamp: None,
+                created_ms: now_ms,
+            }),
+            truncations: AtomicU64::new(0),
+        }
+    }
+
+    /// The base offset: the number in the file names, at or below every offset in the segment.
+    pub fn base_offset(&self) -> Offset {
+        self.base
+    }
+
+    /// Size of its batches in bytes: every byte below it belongs to a whole append and can be read.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.log.size()
+    }
+
+    /// Path of the `.log` file, as it is named now.
+    pub fn path(&self) -> PathBuf {
+        self.log.path()
+    }
+
+    /// How often the segment has been truncated: a reader that finds the number changed has to look again.
+    pub fn truncations(&self) -> u64 {
+        // Pairs with the Release in `truncate_to`: a reader that saw bytes written after a truncation sees its count.
+        self.truncations.load(Ordering::Acquire)
+    }
+
+    /// Appends `batches`, whole batches of which the last offset is `largest`, with one write call; makes the index
+    /// entries that fall due, per batch. Returns the position of the first byte.
+    ///
+    /// On return the bytes can be read; they are durable after [`flush`](Self::flush). An index that is full gets no
+    /// entry: lookups walk farther, nothing is lost.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOverflow`], [`Error::TooLarge`]: nothing is written. [`Error::Io`]: the size has not moved; if
+    /// the extent of the write is unknown the file takes no further write.
+    ///
+    /// Source: Kafka `LogSegment.append`.
+    pub fn append(&self, largest: Offset, batches: Bytes) -> Result<u64> {
+        if batches.is_empty() {
+            return Ok(self.size());
+        }
+        if !self.can_hold(largest) {
+            let (path, base_offset) = (self.path(), self.base);
+            return Err(Error::OffsetOverflow { path, base_offset, offset: largest });
+        }
+        let mut tail = self.tail.lock();
+        let mut so_far = self.largest_in(&mut tail)?;
+        let start = self.log.append(batches.clone())?;
+        let mut walk = Batches::new(&batches);
+        loop {
+            let position = start + walk.position() as u64;
+            let Some(batch) = walk.next() else { break };
+            let batch = batch.map_err(|e| Error::corrupt(&self.path(), position, e))?;
+            let header = batch.header();
+            if header.max_timestamp() > so_far.timestamp {
+                so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+                tail.largest = Some(so_far);
+            }
+            if tail.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
+                self.add_entry(header.last_offset(), position as u32, so_far)?;
+                tail.bytes_since_index_entry = 0;
+            }
+            tail.bytes_since_index_entry += header.size() as u64;
+        }
+        Ok(start)
+    }
+
+    /// Both indexes get the entry of a batch, as far as they have room.
+    fn add_entry(&self, last: Offset, position: u32, largest: TimestampOffset) -> Result<()> {
+        self.with_offset_index(|index| if index.is_full() { Ok(()) } else { index.append(last, position) })?;
+        self.with_time_index(|index| {
+            let full = index.is_full();
+            if full { Ok(false) } else { index.maybe_append(largest.timestamp, largest.offset, false) }
+        })?;
+        Ok(())
+    }
+
+    /// Whether `offset` is at most 2147483647 above the base offset, and not below it.
+    pub fn can_hold(&self, offset: Offset) -> bool {
+        offset.relative_to(self.base).is_some()
+    }
+
+    /// What [`roll_reason`](crate::roll_reason) looks at, for an append of `appending` bytes with the given last offset
+    /// and largest timestamp. Opens both indexes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the first batch or an index cannot be read.
+    pub fn roll_check(
+        &self,
+        now_ms: i64,
+        appending: u64,
+        newest: Option<Timestamp>,
+        last: Offset,
+        size_max: u64,
+        age_max_ms: i64,
+    ) -> Result<RollCheck> {
+        let size = self.size();
+        let mut tail = self.tail.lock();
+        Ok(RollCheck {
+            size,
+            appending,
+            size_max,
+            waited_ms: if size > 0 { self.waited(&mut tail, now_ms, newest)? } else { 0 },
+            age_max_ms,
+            jitter_ms: self.config.roll_jitter_ms,
+            offset_index_full: self.with_offset_index(|i| Ok(i.is_full()))?,
+            time_index_full: self.with_time_index(|i| Ok(i.is_full()))?,
+            offset_fits: self.can_hold(last),
+        })
+    }
+
+    /// How long the segment has been filling, by its records' time where it has one, else by the clock.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] where the first batch cannot be read.
+    ///
+    /// Source: Kafka `LogSegment.timeWaitedForRoll`.
+    pub fn time_waited(&self, now_ms: i64, newest: Option<Timestamp>) -> Result<i64> {
+        self.waited(&mut self.tail.lock(), now_ms, newest)
+    }
+
+    fn waited(&self, tail: &mut Tail, now_ms: i64, newest: Option<Timestamp>) -> Result<i64> {
+        let first = self.first_timestamp_in(tail)?;
+        Ok(match first {
+            Some(first) if first.get() >= 0 => Timestamp::to_raw(newest).wrapping_sub(first.get()),
+            _ => now_ms.wrapping_sub(tail.created_ms),
+        })
+    }
+
+    fn first_timestamp_in(&self, tail: &mut Tail) -> Result<Option<Timestamp>> {
+        if let Some(known) = tail.first_timestamp {
+            return Ok(known);
+        }
+        let size = self.size();
+        if size == 0 {
+            return Ok(None);
+        }
+        let file = self.log.open()?;
+        let Some((_, header)) = Headers::new(&*file, 0, size).next()? else { return Ok(None) };
+        let first = header.max_timestamp();
+        tail.first_timestamp = Some(first);
+        Ok(first)
+    }
+
+    /// Largest timestamp of the first batch, where it has one that is not negative.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] where the first batch cannot be read.
+    pub fn first_batch_timestamp(&self) -> Result<Option<Timestamp>> {
+        Ok(self.first_timestamp_in(&mut self.tail.lock())?.filter(|t| t.get() >= 0))
+    }
+
+    /// Largest timestamp in the segment and the last offset of the batch that has it. Opens the time index at its
+    /// first use.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the time index cannot be opened.
+    pub fn largest(&self) -> Result<TimestampOffset> {
+        self.largest_in(&mut self.tail.lock())
+    }
+
+    pub(crate) fn largest_in(&self, tail: &mut Tail) -> Result<TimestampOffset> {
+        if let Some(largest) = tail.largest {
+            return Ok(largest);
+        }
+        let largest = self.with_time_index(|index| Ok(index.last_entry()))?;
+        tail.largest = Some(largest);
+        Ok(largest)
+    }
+
+    /// The time that retention goes by, in milliseconds: the largest timestamp, or where there is none the time of
+    /// the last change of the `.log` file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the index or the file cannot be asked.
+    ///
+    /// Source: Kafka `LogSegment.largestTimestamp`.
+    pub fn retention_time_ms(&self) -> Result<i64> {
+        if let Some(timestamp) = self.largest()?.timestamp {
+            if timestamp.get() >= 0 {
+                return Ok(timestamp.get());
+            }
+        }
+        let stat = self.backend.names().stat(&self.path())?;
+        let modified = stat.map_or(std::time::UNIX_EPOCH, |s| s.modified);
+        Ok(match modified.duration_since(std::time::UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        })
+    }
+
+    /// Makes the batches and the index entries durable. Makes index files that are missing.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; after a failed sync the `.log` file takes no further write, and no sync is tried again.
+    ///
+    /// Source: Kafka `LogSegment.flush`.
+    pub fn flush(&self) -> Result<()> {
+        self.log.flush()?;
+        self.open_indexes()?;
+        let indexes = self.indexes.read();
+        indexes.offset.flush()?;
+        indexes.time.flush()
+    }
+
+    /// Ends the appends: adds the last time-index entry, cuts both indexes to their entries and the `.log` file to
+    /// its batches. No sync.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; what was done stays done, and the segment can be read.
+    ///
+    /// Source: Kafka `LogSegment.onBecomeInactiveSegment`.
+    pub fn seal(&self) -> Result<()> {
+        self.add_last_time_entry()?;
+        self.with_offset_index(|_| Ok(()))?;
+        let mut indexes = self.indexes.write();
+        indexes.active = false;
+        indexes.offset.trim(self.base)?;
+        indexes.time.trim(self.base)?;
+        self.log.seal()
+    }
+
+    fn add_last_time_entry(&self) -> Result<()> {
+        let largest = self.largest()?;
+        self.with_time_index(|index| index.maybe_append(largest.timestamp, largest.offset, true))?;
+        Ok(())
+    }
+
+    /// Opens both indexes, which makes files that are missing.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open_indexes(&self) -> Result<()> {
+        self.with_offset_index(|_| Ok(()))?;
+        self.with_time_index(|_| Ok(()))
+    }
+
+    /// Gives both indexes their full size, for a segment that is about to take appends.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn activate(&self) -> Result<()> {
+        self.open_indexes()?;
+        let mut indexes = self.indexes.write();
+        indexes.active = true;
+        let size = self.config.index_size_max as usize;
+        indexes.offset.resize(self.base, size)?;
+        indexes.time.resize(self.base, size)
+    }
+
+    /// Closes the segment: the last time-index entry, both indexes cut to their entries, the `.log` file cut and
+    /// synced. Indexes that nothing has used are left alone. A second close does nothing.
+    ///
+    /// # Errors
+    /// The first error; the other files are closed all the same.
+    ///
+    /// Source: Kafka `LogSegment.close`.
+    pub fn close(&self) -> Result<()> {
+        if self.indexes.read().closed {
+            return Ok(());
+        }
+        let known = self.tail.lock().largest.is_some();
+        let entry = if known { self.add_last_time_entry() } else { Ok(()) };
+        let mut indexes = self.indexes.write();
+        let trims = [indexes.offset.trim(self.base), indexes.time.trim(self.base)];
+        indexes.offset.release();
+        indexes.time.release();
+        indexes.closed = true;
+        drop(indexes);
+        let log = self.log.close();
+        trims.into_iter().chain([entry, log]).find(Result::is_err).unwrap_or(Ok(()))
+    }
+
+    /// Lets go of all files without a write, as if the process had died.
+    pub fn abandon(&self) {
+        let mut indexes = self.indexes.write();
+        indexes.offset.release();
+        indexes.time.release();
+        indexes.closed = true;
+        drop(indexes);
+        self.log.release();
+    }
+
+    /// Renames the segment's files from one suffix to another: `.log`, `.index`, `.timeindex`, `.txnindex`, in this
+    /// order. Index files that were never made may be missing. Readers that hold a region keep reading.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the files renamed before stay renamed.
+    ///
+    /// Source: Kafka `LogSegment.changeFileSuffixes`.
+    pub fn rename(&self, suffix: Suffix) -> Result<()> {
+        let dir = self.dir();
+        let to = |kind| dir.join(file_name(self.base, kind, suffix));
+        let txn_before = self.path().to_string_lossy().replace(".log", ".txnindex");
+        self.log.rename(&to(FileKind::Log))?;
+        let mut indexes = self.indexes.write();
+        indexes.offset.rename(&*self.backend, &to(FileKind::OffsetIndex))?;
+        indexes.time.rename(&*self.backend, &to(FileKind::TimeIndex))?;
+        drop(indexes);
+        let txn_before = PathBuf::from(txn_before);
+        if self.backend.names().stat(&txn_before)?.is_some() {
+            self.backend.names().rename(&txn_before, &to(FileKind::TxnIndex))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the segment's files, whatever their suffix, and closes it. Readers that hold a region keep reading.
+    /// Files that are missing are no error.
+    ///
+    /// # Errors
+    /// The first error, after all files have been tried.
+    ///
+    /// Source: Kafka `LogSegment.deleteIfExists`.
+    pub fn remove(&self) -> Result<()> {
+        self.abandon();
+        let log = self.path();
+        let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut first = Ok(());
+        for kind in FileKind::OF_SEGMENT {
+            let name = name.replacen(".log", &format!(".{}", kind.extension()), 1);
+            if let Err(e) = self.backend.names().remove(&log.with_file_name(name)) {
+                first = first.and(Err(e.into()));
+            }
+        }
+        first
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.path().parent().map(Path::to_path_buf).unwrap_or_default()
+    }
+
+    /// All entries of the offset index, oldest first. Opens it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it cannot be opened.
+    pub fn offset_entries(&self) -> Result<Vec<OffsetPosition>> {
+        self.with_offset_index(|index| (0..index.entries()).map(|n| index.entry(n)).collect())
+    }
+
+    /// All entries of the time index, oldest first. Opens it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it cannot be opened.
+    pub fn time_entries(&self) -> Result<Vec<TimestampOffset>> {
+        self.with_time_index(|index| (0..index.entries()).map(|n| index.entry(n)).collect())
+    }
+}
