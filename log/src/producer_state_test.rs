@@ -329,7 +329,7 @@ fn format_edge_106_an_update_that_is_dropped_leaves_no_trace() {
     let mut update = ProducerUpdate::new(CLIENT, None);
     let _ = update.append_batch(&state, &in_transaction(1, 1, 0, 1).header(), None, None).unwrap();
     let _ = update.append_batch(&state, &in_transaction(2, 0, 0, 2).header(), None, None).unwrap();
-    assert!(update.append_batch(&state, &data(1, 0, 0, 3).header(), None, None).is_err());
+    assert!(update.append_batch(&state, &data(1, 0, 7, 3).header(), None, None).is_err());
     drop(update);
     assert_eq!((state.entry(1), state.producers().len()), (&before, 1));
     assert_eq!((state.unstable(), state.map_end()), (None, Offset::new(1)));
