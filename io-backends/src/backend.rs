@@ -183,6 +183,7 @@ impl Stat {
 
 /// One open file: operations at positions. Appending, and what may be read, are the business of the
 /// [`Appender`](crate::Appender) above.
+#[allow(clippy::len_without_is_empty, reason = "the length is asked of the file system, and may fail")]
 pub trait RawFile: Debug + Send + Sync {
     /// The path by which it was opened; renames are not followed.
     fn path(&self) -> PathBuf;
@@ -203,7 +204,6 @@ pub trait RawFile: Debug + Send + Sync {
     fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError>;
 
     /// The length the file system knows, reserved space included; what counts as data is for the layers above.
-    #[allow(clippy::len_without_is_empty, reason = "asks the file system, and may fail")]
     fn len(&self) -> Result<u64, IoError>;
 
     /// Maps the first `len` bytes as words that can be loaded, and stored unless `access` is [`MapAccess::Read`].

@@ -36,13 +36,21 @@
 
 mod appender;
 mod backend;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod error;
+#[cfg(feature = "testing")]
+mod fault;
+#[cfg(feature = "testing")]
+mod hook;
 mod inode;
 mod lock;
 #[allow(unsafe_code, reason = "words of mapped files, and views of them")]
 mod map;
 mod marks;
 mod memory;
+#[cfg(feature = "testing")]
+mod metered;
 mod op;
 mod spec;
 mod std_file;
@@ -65,4 +73,11 @@ pub use crate::{
     spec::{BackendSpec, SpecError, open},
     std_file::StdBackend,
     ticket::{Completer, Ticket},
+};
+
+#[cfg(feature = "testing")]
+pub use crate::{
+    fault::{Fault, Faulty},
+    hook::Call,
+    metered::{Metered, Tally},
 };

@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn bytes_of_a_block_are_read_as_they_were_written_at_any_place() {
         let block = Block::zeroed();
-        let mut model = vec![0_u8; 64];
+        let mut model = [0_u8; 64];
         for (round, (at, len)) in
             [(0, 1), (1, 2), (3, 1), (2, 7), (5, 4), (8, 8), (13, 30), (60, 4)].iter().enumerate()
         {

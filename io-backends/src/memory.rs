@@ -177,6 +177,7 @@ impl RawFile for MemoryFile {
             ),
             Op::Reserve { range, how } => {
                 let reserve = |contents: &mut Contents| match how {
+                    _ if range.is_empty() => Ok(contents.len()),
                     Reserve::Blocks => Ok(contents.len()),
                     Reserve::BlocksAndLen => contents.grow(range.end),
                     Reserve::Zeroed => contents.grow(range.end).inspect(|_| contents.zero(range.clone())),

@@ -1,0 +1,92 @@
+//! How many calls the work takes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kseg_io_backends::{Appender, Backend, Call, Gather, Metered, Op, OpenHow, StdBackend, appender};
+
+fn metered(dir: &Path) -> (Arc<Metered>, Arc<dyn Appender>) {
+    let metered = Arc::new(Metered::new(Arc::new(StdBackend::new())));
+    let log = appender(metered.open(&dir.join("0.log"), OpenHow::Create).unwrap(), 0).unwrap();
+    metered.reset();
+    (metered, log)
+}
+
+#[test]
+fn an_append_is_one_write_call_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (metered, log) = metered(dir.path());
+    for _ in 0..100 {
+        log.append(Bytes::from(vec![1; 16 << 10]).into()).unwrap();
+    }
+    let tally = metered.calls(Call::Write, "log");
+    assert_eq!((tally.calls, tally.bytes, tally.failed), (100, 100 * (16 << 10), 0));
+    assert_eq!(metered.total(), 100);
+    let parts: Vec<Bytes> = (0..1024).map(|_| Bytes::from_static(b"part")).collect();
+    log.append(parts.into()).unwrap();
+    assert_eq!(metered.total(), 101);
+}
+
+#[test]
+fn iob_03_three_thousand_batches_at_once_take_three_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    for (count, calls) in [(1, 1), (1024, 1), (1025, 2), (2048, 2), (3000, 3)] {
+        let dir = dir.path().join(count.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        let (metered, log) = metered(&dir);
+        let batches: Vec<Bytes> = (0..count).map(|index| Bytes::from(vec![index as u8; 78])).collect();
+        let expected = batches.concat();
+        log.append(Gather::from(batches)).unwrap();
+        assert_eq!(metered.calls(Call::Write, "log").calls, calls);
+        assert_eq!(metered.total(), calls);
+        assert_eq!(std::fs::read(dir.join("0.log")).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_flush_without_anything_new_asks_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (metered, log) = metered(dir.path());
+    // The first one syncs what others may have left in a cache.
+    log.flush().unwrap();
+    log.flush().unwrap();
+    assert_eq!(metered.calls(Call::Flush, "log").calls, 1);
+    log.append(Bytes::from_static(b"new").into()).unwrap();
+    log.flush().unwrap();
+    log.flush().unwrap();
+    assert_eq!(metered.calls(Call::Flush, "log").calls, 2);
+    // A length that shrank is new, too.
+    log.truncate(1).unwrap();
+    log.flush().unwrap();
+    log.flush().unwrap();
+    assert_eq!(metered.calls(Call::Flush, "log").calls, 3);
+}
+
+#[test]
+fn a_file_is_cut_only_where_it_is_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (metered, log) = metered(dir.path());
+    log.append(Bytes::from_static(b"contents").into()).unwrap();
+    log.truncate(8).unwrap();
+    log.seal().unwrap();
+    assert_eq!(metered.calls(Call::SetLen, "log").calls, 0);
+    log.file().submit(Op::SetLen { len: 100 }).wait().result.unwrap();
+    log.seal().unwrap();
+    log.truncate(4).unwrap();
+    assert_eq!(metered.calls(Call::SetLen, "log").calls, 3);
+}
+
+#[test]
+fn calls_are_counted_by_kind_and_role() {
+    let dir = tempfile::tempdir().unwrap();
+    let metered = Metered::new(Arc::new(StdBackend::new()));
+    let names = metered.names();
+    names.replace(&dir.path().join("checkpoint"), b"0\n0\n").unwrap();
+    assert!(names.remove(&dir.path().join("0.index")).is_ok());
+    assert!(names.list(&dir.path().join("absent")).is_err());
+    assert_eq!(metered.calls(Call::Replace, "").bytes, 4);
+    assert_eq!(metered.calls(Call::Remove, "index").calls, 1);
+    assert_eq!(metered.calls(Call::List, "").failed, 1);
+    assert_eq!(metered.tallies().len(), 3);
+}
