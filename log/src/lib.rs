@@ -38,6 +38,7 @@ mod append;
 mod checkpoint;
 mod clock;
 mod config;
+mod dir;
 mod error;
 mod leader_epoch;
 mod log;
@@ -58,11 +59,13 @@ mod sync;
 mod times;
 mod topic;
 mod truncate;
+mod writer;
 
 pub use append::AppendInfo;
 pub use checkpoint::{CheckpointError, parse_epochs, parse_offsets, print_epochs, print_offsets};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
+pub use dir::{LogDir, LogDirOptions, ShutdownReport};
 pub use error::{Error, Result};
 pub use kseg_segment::{Cut, CutReason, FileRegion as Region, TimestampedOffset};
 pub use leader_epoch::{EpochChange, EpochEnd, EpochEntry, FileWrite, LeaderEpochCache, LeaderEpochError};
@@ -86,3 +89,4 @@ pub use topic::{
     CLUSTER_METADATA_TOPIC, DirKind, DirNameError, REMOTE_LOG_INDEX_CACHE, TopicNameError, TopicPartition,
     check_topic_name, dir_name, parse_dir_name, topic_names_collide,
 };
+pub use writer::{BatchWriter, WriterOptions};

@@ -15,16 +15,16 @@ pub struct Place {
 ///
 /// The offset is what was set: finding its place never moves it, also where it lies inside a batch or in a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// The offset.
-    pub offset: Offset,
+    pub(crate) offset: Offset,
     /// Its place, if known.
-    pub place: Option<Place>,
+    pub(crate) place: Option<Place>,
 }
 
 impl Mark {
     /// A mark whose place is not known.
-    pub const fn at(offset: Offset) -> Self {
+    pub(crate) const fn at(offset: Offset) -> Self {
         Mark { offset, place: None }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kseg_format::{Batch, BatchHeader, Batches, EndTransactionMarker, Offset, Origin};
+use kseg_format::{Batch, BatchHeader, Batches, Offset, Origin};
 use kseg_io_backends::{Backend, IoError, Kind};
 use kseg_segment::{BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
 
@@ -98,13 +98,7 @@ fn marker_of(batch: &Batch<'_>) -> Result<Option<EndMarker>, kseg_format::Decode
     }
     let mut scratch = Vec::new();
     let Some(record) = batch.records(&mut scratch, LIMIT)?.next() else { return Ok(None) };
-    let record = record?;
-    let marker = EndTransactionMarker::parse(record.key(), record.value())?;
-    Ok(Some(EndMarker {
-        aborted: !marker.committed,
-        coordinator_epoch: marker.coordinator_epoch,
-        timestamp: record.timestamp(),
-    }))
+    EndMarker::of(&record?).map(Some)
 }
 
 /// Adds a batch that is in the log already; what contradicts the state is left out, as in recovery.

@@ -1,5 +1,7 @@
 //! What is known of one producer.
 
+use std::fmt;
+
 use kseg_format::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// How many batches of a producer are remembered: as many as a client has under way.
@@ -60,7 +62,7 @@ impl ProducerBatch {
 }
 
 /// The last batches of a producer, oldest first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct RecentBatches {
     slots: [ProducerBatch; BATCHES_KEPT],
     len: u8,
@@ -81,6 +83,12 @@ impl RecentBatches {
 
     fn as_slice(&self) -> &[ProducerBatch] {
         &self.slots[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for RecentBatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
     }
 }
 

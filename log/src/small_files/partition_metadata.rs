@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn log_edge_224_what_is_written_is_read() {
+    fn what_is_written_is_read() {
         let metadata = PartitionMetadata::new(ID.parse().unwrap());
         assert_eq!(metadata.to_bytes(), format!("version: 0\ntopic_id: {ID}").into_bytes());
         assert_eq!(PartitionMetadata::parse(&metadata.to_bytes()), Ok(metadata));

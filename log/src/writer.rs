@@ -1,0 +1,166 @@
+//! Single records in, batches out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
+
+use crate::append::AppendInfo;
+use crate::error::{Error, Result};
+use crate::log::Log;
+
+/// How a [`BatchWriter`] makes batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// A batch goes out before it would exceed this many bytes, header included and before compression; a single record
+    /// may be larger. Default: 16384. A log refuses batches above its `max.message.bytes`.
+    pub batch_size: usize,
+    /// A batch goes out once it is this many milliseconds old, when [`BatchWriter::poll`] looks. Default: 0.
+    pub linger_ms: i64,
+    /// Compression. Default: none.
+    pub codec: Codec,
+    /// Level of the compression; `None` for the codec's default.
+    pub level: Option<i32>,
+    /// Leader epoch that the batches get. Default: 0.
+    pub leader_epoch: LeaderEpoch,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        WriterOptions {
+            batch_size: 16 * 1024,
+            linger_ms: 0,
+            codec: Codec::None,
+            level: None,
+            leader_epoch: LeaderEpoch::new(0),
+        }
+    }
+}
+
+/// Takes single records and appends them to a log in batches: one write call a batch.
+///
+/// A batch goes out when the next record would make it too large, when it has grown older than `linger_ms`
+/// ([`poll`](Self::poll)), and when [`flush`](Self::flush) asks. Records are in the log, and can be read, once their batch
+/// has gone out; a writer that is dropped drops those that have not. Memory is reused from batch to batch.
+///
+/// ```
+/// use std::sync::Arc;
+/// use kseg_format::{Offset, Timestamp};
+/// use kseg_log::{BatchWriter, Log, OpenOptions, WriterOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let backend = kseg_io_backends::open("memory")?;
+/// let log = Arc::new(Log::open(std::path::Path::new("/data/lines-0"), OpenOptions::new(backend))?);
+/// let mut writer = BatchWriter::new(log.clone(), WriterOptions::default());
+/// for line in ["one", "two", "three"] {
+///     writer.append(Some(Timestamp::new(1)), None, Some(line.as_bytes()), &[])?;
+/// }
+/// writer.flush()?;
+/// assert_eq!(log.log_end_offset(), Offset::new(3));
+/// # Ok(())
+/// # }
+/// ```
+pub struct BatchWriter {
+    log: Arc<Log>,
+    options: WriterOptions,
+    builder: RecordBatchBuilder,
+    buffer: BytesMut,
+    /// When the first record of the batch came; `None` while it is empty.
+    since_ms: Option<i64>,
+}
+
+/// Most bytes that a record adds to a batch beside its key, value and headers (Kafka `DefaultRecord`: length, attributes,
+/// two deltas, and the lengths of key, value and headers).
+const RECORD_OVERHEAD_MAX: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
+/// Most bytes that a header adds beside its key and value.
+const HEADER_OVERHEAD_MAX: usize = 5 + 5;
+
+impl BatchWriter {
+    /// A writer onto `log`.
+    pub fn new(log: Arc<Log>, options: WriterOptions) -> Self {
+        let builder = RecordBatchBuilder::new(BatchOptions {
+            codec: options.codec,
+            level: options.level,
+            ..BatchOptions::default()
+        });
+        BatchWriter { log, options, builder, buffer: BytesMut::new(), since_ms: None }
+    }
+
+    /// Takes a record. Returns what the log answered where a full batch went out first; the record itself is in the next
+    /// one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a record that no batch can hold (a negative timestamp); the record is not taken.
+    /// An error of the append: the records of the batch that went out are not in the log, and the record is not taken.
+    #[inline]
+    pub fn append(
+        &mut self,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<Option<AppendInfo>> {
+        let mut size = RECORD_OVERHEAD_MAX + key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+        for (key, value) in headers {
+            size += HEADER_OVERHEAD_MAX + key.len() + value.map_or(0, <[u8]>::len);
+        }
+        let full =
+            !self.builder.is_empty() && self.builder.uncompressed_size() + size > self.options.batch_size;
+        let sent = if full { self.flush()? } else { None };
+        if self.since_ms.is_none() {
+            self.since_ms = Some(self.log.inner.clock.now_ms());
+        }
+        self.builder.append(timestamp, key, value, headers).map_err(|e| Error::InvalidArgument {
+            what: format!("a record for {}: {e}", self.log.partition()),
+        })?;
+        Ok(sent)
+    }
+
+    /// Sends the batch if it has grown older than `linger_ms`. For a loop or a timer of the caller's.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn poll(&mut self) -> Result<Option<AppendInfo>> {
+        let now_ms = self.log.inner.clock.now_ms();
+        match self.since_ms {
+            Some(since_ms) if now_ms.saturating_sub(since_ms) >= self.options.linger_ms => self.flush(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Sends what has been taken. On return it can be read; it is durable after [`Log::flush`].
+    ///
+    /// # Errors
+    /// As [`Log::append_as_leader`]; the records of the batch are not in the log then, and have been dropped.
+    pub fn flush(&mut self) -> Result<Option<AppendInfo>> {
+        self.since_ms = None;
+        let encoded = self.builder.finish(&mut self.buffer).map_err(|e| Error::InvalidArgument {
+            what: format!("a batch for {}: {e}", self.log.partition()),
+        })?;
+        if encoded.is_none() {
+            return Ok(None);
+        }
+        let batch = self.buffer.split();
+        self.log.append_as_leader(batch, self.options.leader_epoch, Origin::Client).map(Some)
+    }
+
+    /// How many records wait for their batch to go out.
+    pub fn waiting(&self) -> usize {
+        self.builder.record_count()
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+}
+
+impl fmt::Debug for BatchWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchWriter")
+            .field("options", &self.options)
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
