@@ -14,6 +14,7 @@
 //! extra flags and the system do not.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use bytes::BytesMut;
 use crc32fast::Hasher;
@@ -42,6 +43,11 @@ const READER_IGNORES: usize = TRAILER_LEN + HEADER_LEN + TRAILER_LEN;
 /// The least and the most that is decoded or encoded between two looks at the room.
 const STEP_MIN: usize = 4 * 1024;
 const STEP_MAX: usize = 1024 * 1024;
+
+thread_local! {
+    // Setting up a compressor costs as much as a small batch. With its level.
+    static ENCODER: Cell<Option<(u32, Compress)>> = const { Cell::new(None) };
+}
 
 /// Decodes all members.
 pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
@@ -73,8 +79,22 @@ pub(super) fn compress(
     out: &mut BytesMut,
 ) -> Result<(), Cow<'static, str>> {
     let level = level.and_then(|level| u32::try_from(level).ok()).unwrap_or(6);
-    let mut deflater = Compress::new(Compression::new(level), false);
+    let kept = ENCODER.try_with(Cell::take).ok().flatten().filter(|(of, _)| *of == level);
+    let mut deflater = match kept {
+        Some((_, deflater)) => deflater,
+        None => Compress::new(Compression::new(level), false),
+    };
     out.extend_from_slice(&HEADER);
+    deflate(&mut deflater, input, out)?;
+    out.extend_from_slice(&to_le_bytes(crc32fast::hash(input)));
+    out.extend_from_slice(&to_le_bytes(input.len() as u32));
+    deflater.reset();
+    // Where the thread is being torn down there is nothing to keep it for.
+    let _ = ENCODER.try_with(|kept| kept.set(Some((level, deflater))));
+    Ok(())
+}
+
+fn deflate(deflater: &mut Compress, input: &[u8], out: &mut BytesMut) -> Result<(), Cow<'static, str>> {
     let mut taken = 0;
     let mut step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
     loop {
@@ -85,16 +105,13 @@ pub(super) fn compress(
         taken += (deflater.total_in() - in_before) as usize;
         out.truncate(before + (deflater.total_out() - out_before) as usize);
         match status {
-            Ok(Status::StreamEnd) => break,
+            Ok(Status::StreamEnd) => return Ok(()),
             // Full: more room is all it wants.
             Ok(_) if out.len() == before + step => step = (step * 2).min(STEP_MAX),
             Ok(_) => return Err("the compressor stopped in the middle".into()),
             Err(error) => return Err(error.to_string().into()),
         }
     }
-    out.extend_from_slice(&to_le_bytes(crc32fast::hash(input)));
-    out.extend_from_slice(&to_le_bytes(input.len() as u32));
-    Ok(())
 }
 
 /// Checks the member header at `at` and returns where its data begins.

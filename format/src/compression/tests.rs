@@ -1,1 +1,263 @@
+use bytes::BytesMut;
+use proptest::prelude::*;
 
+use super::*;
+
+/// Room enough for everything that the tests decode on purpose.
+const LIMIT: usize = 16 * 1024 * 1024;
+
+/// The text of the worked examples.
+pub(super) const TEXT: &[u8] = b"hello hello hello hello";
+
+/// Decodes under magic 2.
+pub(super) fn read(codec: Codec, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut out = Vec::new();
+    decompress(codec, Magic::V2, payload, &mut out, LIMIT).map(|()| out)
+}
+
+/// Whether a payload is refused as one that the codec does not accept.
+#[track_caller]
+pub(super) fn assert_refused(codec: Codec, payload: &[u8]) {
+    match read(codec, payload) {
+        Err(error @ DecodeError::Codec { .. }) => assert_eq!(error.kafka_name(), "KafkaException"),
+        other => panic!("expected the codec to refuse it, got {:?}", other.map(|out| out.len())),
+    }
+}
+
+/// Encodes under magic 2 with the default level.
+pub(super) fn write(codec: Codec, input: &[u8]) -> Vec<u8> {
+    write_with(codec, None, Magic::V2, input)
+}
+
+pub(super) fn write_with(codec: Codec, level: Option<i32>, magic: Magic, input: &[u8]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    compress(codec, level, magic, input, &mut out).unwrap();
+    out.to_vec()
+}
+
+/// Bytes written as in the specification: hexadecimal, blanks anywhere.
+pub(super) fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+/// Bytes without a pattern, the same in every run.
+pub(super) fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Bytes as records have them: some repetition, some not.
+fn record_like(len: usize) -> Vec<u8> {
+    let noise = noise(len / 4 + 1);
+    let mut bytes: Vec<u8> = noise.iter().flat_map(|byte| [b'k', b'=', *byte, b'\n']).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+fn enabled() -> impl Iterator<Item = Codec> {
+    Codec::ALL.into_iter().filter(|codec| codec.is_enabled())
+}
+
+/// Each level class of each codec.
+fn levels(codec: Codec) -> &'static [Option<i32>] {
+    match codec {
+        Codec::None | Codec::Snappy => &[None],
+        Codec::Gzip => &[None, Some(-1), Some(1), Some(6), Some(9)],
+        Codec::Lz4 => &[None, Some(1), Some(9), Some(17)],
+        Codec::Zstd => &[None, Some(-131_072), Some(-5), Some(0), Some(1), Some(3), Some(10)],
+    }
+}
+
+/// Asserts that the payload is refused at the limit, and that memory stayed near it.
+#[track_caller]
+pub(super) fn assert_bounded(codec: Codec, payload: &[u8]) {
+    let limit = 1024 * 1024;
+    let mut out = b"before".to_vec();
+    let error = decompress(codec, Magic::V2, payload, &mut out, limit).unwrap_err();
+    assert_eq!(error, DecodeError::TooLarge { codec, limit });
+    assert!(error.to_string().contains("1048576"), "{error}");
+    assert!(out.starts_with(b"before") && out.len() <= 6 + limit);
+    assert!(out.capacity() <= 4 * limit, "{} bytes reserved", out.capacity());
+}
+
+#[test]
+fn what_is_decoded_is_appended() {
+    for codec in enabled() {
+        let mut out = b"before".to_vec();
+        decompress(codec, Magic::V2, &write(codec, TEXT), &mut out, TEXT.len()).unwrap();
+        assert_eq!(out, [b"before", TEXT].concat(), "{codec}");
+    }
+}
+
+#[test]
+fn what_is_encoded_is_appended() {
+    for codec in enabled() {
+        let mut out = BytesMut::from(&b"before"[..]);
+        compress(codec, None, Magic::V2, TEXT, &mut out).unwrap();
+        assert_eq!(out, [b"before", &write(codec, TEXT)[..]].concat(), "{codec}");
+    }
+}
+
+#[test]
+fn the_limit_is_met_to_the_byte() {
+    for codec in enabled() {
+        for len in [1, 23, 5_000, 32_768, 65_536, 200_000] {
+            let input = record_like(len);
+            let payload = write(codec, &input);
+            // A vector with room to spare, as a reused one has, and one without.
+            for capacity in [0, 1 << 20] {
+                let mut out = Vec::with_capacity(capacity);
+                decompress(codec, Magic::V2, &payload, &mut out, len).unwrap();
+                assert_eq!(out, input, "{codec}");
+                for limit in [len - 1, len / 2, 0] {
+                    let mut out = Vec::with_capacity(capacity);
+                    let error = decompress(codec, Magic::V2, &payload, &mut out, limit).unwrap_err();
+                    assert_eq!(error, DecodeError::TooLarge { codec, limit });
+                    assert!(out.len() <= limit && input.starts_with(&out), "{codec}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_decoded_in_front_of_a_fault_is_kept() {
+    let input = noise(300_000);
+    for codec in enabled().filter(|codec| *codec != Codec::None) {
+        let mut payload = write(codec, &input);
+        payload.truncate(payload.len() / 2);
+        let mut out = Vec::new();
+        decompress(codec, Magic::V2, &payload, &mut out, LIMIT).unwrap_err();
+        assert!(out.len() > 90_000 && input.starts_with(&out), "{codec}: {} bytes", out.len());
+    }
+}
+
+#[test]
+fn a_codec_whose_feature_is_off_names_the_feature() {
+    for codec in Codec::ALL.into_iter().filter(|codec| !codec.is_enabled()) {
+        let error = read(codec, TEXT).unwrap_err();
+        assert_eq!(error, DecodeError::CodecDisabled { codec });
+        assert!(error.to_string().contains(&format!("feature `{codec}`")));
+        let error = compress(codec, None, Magic::V2, TEXT, &mut BytesMut::new()).unwrap_err();
+        assert_eq!(error, EncodeError::CodecDisabled { codec });
+    }
+}
+
+#[test]
+fn format_edge_61_an_empty_payload_is_refused_but_by_zstd() {
+    for codec in enabled() {
+        match codec {
+            Codec::None | Codec::Zstd => assert_eq!(read(codec, b"").unwrap(), b""),
+            Codec::Gzip | Codec::Snappy | Codec::Lz4 => assert_refused(codec, b""),
+        }
+    }
+}
+
+#[test]
+fn format_edge_62_levels_out_of_range_are_refused() {
+    let refused =
+        [(Codec::Gzip, 0), (Codec::Gzip, 10), (Codec::Gzip, -2), (Codec::Lz4, 0), (Codec::Lz4, 18), (Codec::Zstd, 23)];
+    for (codec, level) in refused.into_iter().filter(|(codec, _)| codec.is_enabled()) {
+        let mut out = BytesMut::from(&b"before"[..]);
+        let error = compress(codec, Some(level), Magic::V2, TEXT, &mut out).unwrap_err();
+        assert!(matches!(error, EncodeError::Level { codec: c, level: l, .. } if c == codec && l == level));
+        assert_eq!(error.kafka_name(), "IllegalArgumentException");
+        assert_eq!(out, b"before"[..]);
+    }
+}
+
+#[test]
+fn format_edge_185_all_levels_round_trip() {
+    let input = b"data".repeat(256);
+    for codec in enabled() {
+        for level in levels(codec).iter().copied().chain((codec == Codec::Zstd).then_some(Some(22))) {
+            let payload = write_with(codec, level, Magic::V2, &input);
+            assert_eq!(read(codec, &payload).unwrap(), input, "{codec} {level:?}");
+        }
+    }
+    assert_eq!(write(Codec::None, &input), input);
+    if Codec::Zstd.is_enabled() {
+        let below = compress(Codec::Zstd, Some(-131_073), Magic::V2, &input, &mut BytesMut::new());
+        assert_eq!(below.unwrap_err().kafka_name(), "IllegalArgumentException");
+    }
+}
+
+#[test]
+fn an_empty_input_is_an_empty_frame() {
+    for codec in enabled() {
+        let payload = write(codec, b"");
+        assert_eq!(payload.is_empty(), codec == Codec::None);
+        assert_eq!(read(codec, &payload).unwrap(), b"", "{codec}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_codec_and_level_round_trips(
+        pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..64), 1_usize..3_000), 0..6),
+        magic in prop::sample::select(vec![Magic::V0, Magic::V1, Magic::V2]),
+    ) {
+        let input: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
+        for codec in enabled() {
+            for level in levels(codec) {
+                let payload = write_with(codec, *level, magic, &input);
+                let mut out = Vec::new();
+                decompress(codec, magic, &payload, &mut out, input.len()).unwrap();
+                prop_assert!(out == input, "{} {:?}", codec, level);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_payloads_neither_panic_nor_pass_the_limit(
+        input in prop::collection::vec(0_u8..4, 0..2_000),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+        tail in prop::collection::vec(any::<u8>(), 0..40),
+        limit in 0_usize..4_000,
+    ) {
+        for codec in enabled() {
+            let mut payload = write(codec, &input);
+            for (at, byte) in changes.iter().filter(|_| !payload.is_empty()).collect::<Vec<_>>() {
+                let at = at.index(payload.len());
+                payload[at] = *byte;
+            }
+            payload.truncate(cut.index(2 * payload.len() + 1));
+            payload.extend_from_slice(&tail);
+            let mut out = Vec::new();
+            let decoded = decompress(codec, Magic::V2, &payload, &mut out, limit);
+            prop_assert!(out.len() <= limit);
+            prop_assert!(out.capacity() <= 1 << 20);
+            drop(decoded);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_neither_panic_nor_pass_the_limit(
+        bytes in prop::collection::vec(any::<u8>(), 0..600),
+        begins_right in any::<bool>(),
+        limit in 0_usize..4_000,
+    ) {
+        for codec in enabled() {
+            let mut payload = if begins_right { write(codec, b"") } else { Vec::new() };
+            payload.truncate(if codec == Codec::Gzip { 10 } else { 7 + payload.len() / 2 });
+            payload.extend_from_slice(&bytes);
+            for magic in [Magic::V0, Magic::V2] {
+                let mut out = Vec::new();
+                let decoded = decompress(codec, magic, &payload, &mut out, limit);
+                prop_assert!(out.len() <= limit);
+                prop_assert!(out.capacity() <= 1 << 20);
+                drop(decoded);
+            }
+        }
+    }
+}

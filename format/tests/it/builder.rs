@@ -1,0 +1,183 @@
+//! Building batches: sizes, orders and contradictions.
+
+use bytes::BytesMut;
+use kseg_format::{
+    Batch, BatchOptions, Codec, EncodeError, Offset, Producer, ProducerEpoch, ProducerId, RecordBatchBuilder,
+    Sequence, Timestamp, TimestampType,
+};
+
+use crate::support::{at, build, offsets, records, three, timestamps};
+
+fn illegal<T: std::fmt::Debug>(result: Result<T, EncodeError>) {
+    assert_eq!(result.unwrap_err().kafka_name(), "IllegalArgumentException");
+}
+
+fn append(builder: &mut RecordBatchBuilder, offset: i64, timestamp: i64) -> Result<(), EncodeError> {
+    let timestamp = Timestamp::from_raw(timestamp);
+    builder.append_at(Offset::new(offset), timestamp, Some(b"k"), Some(b"v"), &[])
+}
+
+#[test]
+fn format_edge_41_offsets_increase_and_timestamps_are_not_negative() {
+    let mut builder = RecordBatchBuilder::new(at(5));
+    append(&mut builder, 7, 0).unwrap();
+    illegal(append(&mut builder, 7, 0));
+    illegal(append(&mut builder, 6, 0));
+    illegal(append(&mut builder, 8, -2));
+    illegal(append(&mut builder, 5 + i64::from(i32::MAX) + 1, 0));
+    append(&mut builder, 5 + i64::from(i32::MAX), -1).unwrap();
+    let mut out = BytesMut::new();
+    builder.finish(&mut out).unwrap();
+    assert_eq!(offsets(&out), [7, 5 + i64::from(i32::MAX)]);
+    assert_eq!(timestamps(&out), [Some(0), None]);
+}
+
+#[test]
+fn format_edge_42_without_records_there_is_no_batch() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    assert!(builder.is_empty());
+    let mut out = BytesMut::from(&b"before"[..]);
+    assert_eq!(builder.finish(&mut out), Ok(None));
+    assert_eq!(out, &b"before"[..]);
+}
+
+#[test]
+fn format_edge_44_contradictions_show_at_the_end() {
+    let producer = |id, epoch, sequence: i32| {
+        Some(Producer {
+            id: ProducerId::new(id),
+            epoch: ProducerEpoch::new(epoch),
+            base_sequence: Sequence::from_raw(sequence),
+        })
+    };
+    let finish = |options| {
+        let mut builder = RecordBatchBuilder::new(options);
+        append(&mut builder, 0, 0).unwrap();
+        let mut out = BytesMut::from(&b"before"[..]);
+        let result = builder.finish(&mut out);
+        assert!(builder.is_empty());
+        assert!(result.is_ok() || out == b"before"[..]);
+        result
+    };
+    let plain = BatchOptions::default();
+    illegal(finish(BatchOptions { transactional: true, ..plain }));
+    illegal(finish(BatchOptions { transactional: true, producer: producer(-1, 0, 0), ..plain }));
+    illegal(finish(BatchOptions { producer: producer(7, -1, 0), ..plain }));
+    illegal(finish(BatchOptions { producer: producer(7, 0, -1), ..plain }));
+    illegal(finish(BatchOptions { last_offset: Some(Offset::new(1 << 40)), ..plain }));
+    assert!(finish(BatchOptions { producer: producer(7, 0, -1), control: true, ..plain }).is_ok());
+    assert!(finish(BatchOptions { producer: producer(7, 0, 0), transactional: true, ..plain }).is_ok());
+}
+
+#[test]
+fn format_edge_171_the_checksums_of_two_records() {
+    let out = build(
+        BatchOptions::default(),
+        &[(283_843, Some(b"key1"), Some(b"value1")), (1234, Some(b"key2"), Some(b"value2"))],
+    );
+    let batch = Batch::parse(&out).unwrap();
+    assert_eq!((batch.size(), batch.crc()), (97, 3_851_219_455));
+    assert_eq!(batch.base_timestamp(), Some(Timestamp::new(283_843)));
+}
+
+#[test]
+fn format_edge_172_and_179_the_size_is_known_before_the_end() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    let t = 1_700_000_000_000;
+    let headers: [(&[u8], Option<&[u8]>); 2] = [(b"foo", Some(b"value")), (b"bar", None)];
+    let mut sizes = vec![builder.uncompressed_size()];
+    let rows: [(i64, Option<&[u8]>, Option<&[u8]>, &[_]); 4] = [
+        (t, Some(b"key"), Some(b"value"), &[]),
+        (t + 30_000, None, Some(b"value"), &[]),
+        (t + 60_000, Some(b"key"), None, &[]),
+        (t + 60_000, Some(b"key"), Some(b"value"), &headers),
+    ];
+    for (timestamp, key, value, headers) in rows {
+        builder.append(Some(Timestamp::new(timestamp)), key, value, headers).unwrap();
+        sizes.push(builder.uncompressed_size());
+    }
+    assert_eq!(sizes, [61, 76, 90, 102, 134]);
+    let mut out = BytesMut::new();
+    assert_eq!(builder.finish(&mut out), Ok(Some(134)));
+    let read: Vec<_> = records(&out).unwrap().iter().map(|record| record.size).collect();
+    assert_eq!(read, [15, 14, 12, 32]);
+}
+
+#[test]
+fn format_edge_181_append_time_and_create_time() {
+    let out = build(
+        BatchOptions {
+            timestamp_type: TimestampType::LogAppendTime,
+            log_append_time: Some(Timestamp::new(77)),
+            ..BatchOptions::default()
+        },
+        &[(0, None, None), (0, None, None), (0, None, None)],
+    );
+    assert_eq!(Batch::parse(&out).unwrap().max_timestamp(), Some(Timestamp::new(77)));
+    assert_eq!(timestamps(&out), [Some(77); 3]);
+    let out = build(BatchOptions::default(), &[(0, None, None), (2, None, None), (1, None, None)]);
+    assert_eq!(Batch::parse(&out).unwrap().max_timestamp(), Some(Timestamp::new(2)));
+    assert_eq!(timestamps(&out), [Some(0), Some(2), Some(1)]);
+}
+
+#[test]
+fn format_edge_182_a_delete_horizon_leaves_the_timestamps_alone() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let horizon = Some(Timestamp::new(100));
+        let out = build(
+            BatchOptions { codec, delete_horizon: horizon, ..BatchOptions::default() },
+            &[(50, None, Some(b"a")), (100, Some(b"k"), None), (150, None, Some(b"c"))],
+        );
+        assert_eq!(Batch::parse(&out).unwrap().delete_horizon(), horizon);
+        assert_eq!(timestamps(&out), [Some(50), Some(100), Some(150)]);
+    }
+}
+
+#[test]
+fn a_builder_makes_one_batch_after_the_other() {
+    let mut builder = RecordBatchBuilder::new(at(0));
+    let mut out = BytesMut::new();
+    let value = vec![b'x'; 5000];
+    builder.append(None, None, Some(&value), &[]).unwrap();
+    assert_eq!((builder.record_count(), builder.last_offset()), (1, Some(Offset::ZERO)));
+    let first = builder.finish(&mut out).unwrap().unwrap();
+    builder.options_mut().base_offset = Offset::new(40);
+    assert_eq!(builder.append(Some(Timestamp::new(3)), None, Some(b"y"), &[]), Ok(Offset::new(40)));
+    assert_eq!(builder.max_timestamp(), Some(Timestamp::new(3)));
+    builder.finish(&mut out).unwrap();
+    assert_eq!(offsets(&out), [0]);
+    assert_eq!(offsets(&out[first..]), [40]);
+    assert_eq!(out[first..], build(at(40), &[(3, None, Some(b"y"))]));
+}
+
+#[test]
+fn every_codec_gives_the_records_back() {
+    let plain = records(&three(at(9))).unwrap();
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let out = three(BatchOptions { codec, ..at(9) });
+        let batch = Batch::parse(&out).unwrap().verify().unwrap();
+        assert_eq!(batch.codec(), Ok(codec));
+        assert_eq!(records(&out).unwrap(), plain);
+    }
+}
+
+#[test]
+fn a_codec_that_is_off_is_named_and_a_level_out_of_range_as_well() {
+    for codec in Codec::ALL {
+        let mut builder = RecordBatchBuilder::new(BatchOptions {
+            codec,
+            level: Some(if codec == Codec::Lz4 { 18 } else { 23 }),
+            ..BatchOptions::default()
+        });
+        append(&mut builder, 0, 0).unwrap();
+        let result = builder.finish(&mut BytesMut::new());
+        match codec {
+            _ if !codec.is_enabled() => {
+                let message = result.unwrap_err().to_string();
+                assert_eq!(message, format!("{codec}: this build lacks the feature `{codec}` of kseg-format"));
+            }
+            Codec::Gzip | Codec::Lz4 | Codec::Zstd => illegal(result),
+            Codec::None | Codec::Snappy => assert!(result.is_ok()),
+        }
+    }
+}
