@@ -5,9 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::conformance::Asked;
 use crate::flags::Flags;
 use crate::workspace::{LIBRARIES, Workspace};
-use crate::{Outcome, loom, shell, tidy, workspace};
+use crate::{Outcome, conformance, loom, shell, tidy, workspace};
 
 pub(crate) const ABOUT: &str = "runs all that CI runs, in order, and stops at the first failure
   --list             prints the steps
@@ -40,7 +41,7 @@ const STEPS: &[Step] = &[
         about: "models of what runs beside a writer",
         run: |c| loom::models(&c.workspace, None, 2, None),
     },
-    Step { name: "conformance", about: "golden stories, and a real Kafka", run: conformance },
+    Step { name: "conformance", about: "golden stories, and a real Kafka", run: held_against_kafka },
     Step { name: "bench", about: "every benchmark, tiny", run: bench },
     Step { name: "package", about: "every crate packs", run: package },
 ];
@@ -157,12 +158,8 @@ fn msrv(context: &Context) -> Outcome {
     shell::run(&mut cargo)
 }
 
-fn conformance(context: &Context) -> Outcome {
-    let mut cargo = shell::cargo(["xtask", "conformance"]);
-    if context.skip_live {
-        cargo.arg("--skip-live");
-    }
-    shell::run(&mut cargo)
+fn held_against_kafka(context: &Context) -> Outcome {
+    conformance::compare(&Asked { live: !context.skip_live, ..Asked::default() })
 }
 
 /// The benchmark program at its smallest, then every criterion target in its test mode: each body once.

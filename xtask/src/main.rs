@@ -5,8 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod conformance;
+mod crash;
 mod flags;
 mod loom;
+mod nightly;
+mod replay;
 mod shell;
 mod tidy;
 mod workspace;
@@ -26,7 +30,11 @@ struct Task {
 
 const TASKS: &[Task] = &[
     Task { name: "ci", about: ci::ABOUT, run: ci::run },
+    Task { name: "conformance", about: conformance::ABOUT, run: conformance::run },
+    Task { name: "crash", about: crash::ABOUT, run: crash::run },
     Task { name: "loom", about: loom::ABOUT, run: loom::run },
+    Task { name: "nightly", about: nightly::ABOUT, run: nightly::run },
+    Task { name: "replay", about: replay::ABOUT, run: replay::run },
     Task { name: "tidy", about: tidy::ABOUT, run: tidy::run },
 ];
 

@@ -1,0 +1,248 @@
+//! A real broker adopts folders that `kseg append` has made, a real consumer reads the lines, a real producer adds some,
+//! and `kseg cat` reads those.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::dump;
+use super::golden::temporary;
+use super::oracle::{Oracle, kafka};
+use crate::replay::{base64, decoded};
+use crate::{Outcome, shell, workspace};
+
+const CODECS: &[&str] = &["none", "gzip", "snappy", "lz4", "zstd"];
+
+/// Files of a data directory that a broker and kseg both keep beside the partitions.
+const CHECKPOINTS: &[&str] =
+    &["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"];
+
+/// What a broker says when it does not like a folder. A clean adoption has none of these.
+const COMPLAINTS: &[&str] =
+    &["stray", "Found invalid messages", "Rebuilding", "rebuild", "orphaned", "corrupt"];
+
+/// The classes that load logs; what they warn of counts.
+const LOADERS: &[&str] = &["LogLoader", "LogManager", "LogSegment", "UnifiedLog", "ProducerStateManager"];
+
+/// A broker in a folder; stopped when it is dropped, however that comes.
+struct Broker {
+    folder: PathBuf,
+    port: u16,
+    running: bool,
+}
+
+impl Broker {
+    fn order(&self, action: &str) -> Command {
+        let mut command = kafka(["broker"]);
+        command.arg(&self.folder).arg(action).env("KSEG_KAFKA_PORT", self.port.to_string());
+        command
+    }
+
+    /// Formats an empty cluster of one.
+    fn new(folder: &Path) -> Result<Broker, String> {
+        let broker = Broker { folder: folder.to_path_buf(), port: free_ports()?, running: false };
+        shell::output(&mut broker.order("new"))?;
+        Ok(broker)
+    }
+
+    fn start(&mut self) -> Outcome {
+        self.running = true;
+        // Its output must not be ours: the broker would keep it open.
+        let mut order = self.order("start");
+        order.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = order.status().map_err(|e| e.to_string())?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the broker does not start: {}", self.last_lines()))
+        }
+    }
+
+    fn stop(&mut self) -> Outcome {
+        shell::output(&mut self.order("stop"))?;
+        self.running = false;
+        Ok(())
+    }
+
+    fn client(&self) -> Result<Oracle, String> {
+        Oracle::start(&["client", &format!("127.0.0.1:{}", self.port)])
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("broker.log")).unwrap_or_default()
+    }
+
+    fn last_lines(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if self.running {
+            let _ = shell::output(&mut self.order("kill"));
+        }
+    }
+}
+
+/// Two ports in a row that nobody listens on: the broker's and its controller's.
+fn free_ports() -> Result<u16, String> {
+    for _ in 0..100 {
+        let first = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| format!("a port: {e}"))?;
+        let port = first.local_addr().map_err(|e| format!("a port: {e}"))?.port();
+        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no two free ports in a row".to_owned())
+}
+
+/// # Errors
+/// The first thing that is not as it should be.
+pub(crate) fn run() -> Outcome {
+    let kseg = dump::built()?;
+    let folder = temporary()?;
+    let ours = folder.path().join("kseg");
+    let text = lines()?;
+    for codec in CODECS {
+        append(&kseg, &ours.join(format!("lines-{codec}-0")), codec, &text)?;
+    }
+
+    let mut broker = Broker::new(&folder.path().join("broker"))?;
+    broker.start()?;
+    let mut client = broker.client()?;
+    for codec in CODECS {
+        asked(&mut client, json!({"op": "createTopic", "topic": format!("lines-{codec}")}))?;
+    }
+    drop(client);
+    broker.stop()?;
+    let said_before = broker.log().len();
+    hand_over(&ours, &broker.folder.join("data"))?;
+    broker.start()?;
+
+    let mut client = broker.client()?;
+    asked(&mut client, json!({"op": "producer", "name": "p"}))?;
+    for codec in CODECS {
+        let topic = format!("lines-{codec}");
+        let fetched = asked(&mut client, json!({"op": "fetch", "topic": topic}))?;
+        same(&topic, &text, &values(&fetched)?)?;
+        let more =
+            json!([{"value": base64(b"one more")}, {"value": base64("and a last \u{1f980}".as_bytes())}]);
+        asked(&mut client, json!({"op": "send", "name": "p", "topic": topic, "records": more}))?;
+    }
+    drop(client);
+    broker.stop()?;
+    complaints(&broker.log()[said_before..])?;
+
+    let grown: Vec<String> =
+        text.iter().cloned().chain(["one more".to_owned(), "and a last \u{1f980}".to_owned()]).collect();
+    for codec in CODECS {
+        let topic = format!("lines-{codec}");
+        let partition = broker.folder.join("data").join(format!("{topic}-0"));
+        let printed = shell::output(Command::new(&kseg).arg("cat").arg(&partition))?;
+        same(&topic, &grown, &printed.lines().map(str::to_owned).collect::<Vec<_>>())?;
+    }
+    println!(
+        "broker adopted {} partitions of {} lines, and kseg read them back with what it added",
+        CODECS.len(),
+        text.len()
+    );
+    Ok(())
+}
+
+/// Real lines: this workspace's own text. No line is empty, so that `kseg cat` shows one for each.
+fn lines() -> Result<Vec<String>, String> {
+    let mut out = Vec::new();
+    for file in ["LICENSE", "xtask/kafka/README.md", "Cargo.lock"] {
+        let text = shell::text(&workspace::root().join(file))?;
+        out.extend(text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned));
+    }
+    Ok(out)
+}
+
+fn append(kseg: &Path, partition: &Path, codec: &str, text: &[String]) -> Outcome {
+    let input = tempfile::NamedTempFile::new().map_err(|e| format!("temporary file: {e}"))?;
+    fs::write(input.path(), text.join("\n") + "\n")
+        .map_err(|e| format!("{}: {e}", input.path().display()))?;
+    let stdin = input.reopen().map_err(|e| format!("{}: {e}", input.path().display()))?;
+    let mut command = Command::new(kseg);
+    command.arg("append").arg(partition).args(["--codec", codec]).stdin(Stdio::from(stdin));
+    let done = command.output().map_err(|e| format!("kseg append: {e}"))?;
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(format!("kseg append: {}", String::from_utf8_lossy(&done.stderr)))
+    }
+}
+
+/// Puts kseg's partitions and checkpoints in the place of the broker's, which keep only the id of their topic.
+fn hand_over(ours: &Path, data: &Path) -> Outcome {
+    for codec in CODECS {
+        let name = format!("lines-{codec}-0");
+        let (from, to) = (ours.join(&name), data.join(&name));
+        let failed = |e: std::io::Error| format!("{}: {e}", to.display());
+        let id = fs::read(to.join("partition.metadata")).map_err(failed)?;
+        fs::remove_dir_all(&to).map_err(failed)?;
+        super::folders::copied(&from, &to)?;
+        fs::write(to.join("partition.metadata"), id).map_err(failed)?;
+    }
+    for name in CHECKPOINTS {
+        let from = ours.join(name);
+        if from.is_file() {
+            fs::copy(&from, data.join(name)).map_err(|e| format!("{}: {e}", from.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn asked(client: &mut Oracle, op: Value) -> Result<Value, String> {
+    let answer = client.ask(&op.to_string())?;
+    answer.get("ok").cloned().ok_or_else(|| format!("{op}: {answer}"))
+}
+
+fn values(fetched: &Value) -> Result<Vec<String>, String> {
+    let text = |record: &Value| {
+        let bytes = decoded(&record["value"]).map_err(|e| e.message)?;
+        String::from_utf8(bytes).map_err(|e| e.to_string())
+    };
+    fetched.as_array().into_iter().flatten().map(text).collect()
+}
+
+fn same(topic: &str, expected: &[String], read: &[String]) -> Outcome {
+    if expected == read {
+        return Ok(());
+    }
+    let at = expected.iter().zip(read).position(|(a, b)| a != b).unwrap_or(expected.len().min(read.len()));
+    Err(format!(
+        "{topic}: {} lines went in, {} come out; line {} is {:?}, and was {:?}",
+        expected.len(),
+        read.len(),
+        at + 1,
+        read.get(at),
+        expected.get(at)
+    ))
+}
+
+/// What the broker said while it loaded the folders.
+fn complaints(log: &str) -> Outcome {
+    let bad = |line: &&str| {
+        let loud = line.contains(" WARN ") || line.contains(" ERROR ");
+        (loud && LOADERS.iter().any(|l| line.contains(l))) || COMPLAINTS.iter().any(|c| line.contains(c))
+    };
+    let lines: Vec<&str> = log.lines().filter(bad).take(5).collect();
+    if !lines.is_empty() {
+        return Err(format!("the broker complains:\n    {}", lines.join("\n    ")));
+    }
+    if !log.contains("Skipping recovery of") {
+        return Err(
+            "the broker does not say that it skips recovery: it did not take the folder as cleanly closed"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The table of `kafka/differences.md` as the comparison reads it, and which stories are held.
+//!
+//! A story that is not listed here is run all the same, and reported when it agrees, so that it can be added.
+
+use super::compare::View;
+
+/// Error classes that are accidents of the JVM (row 16): that kseg refuses too is all that is asked.
+pub(crate) const ACCIDENTS: &[&str] = &[
+    "OutOfMemoryError",
+    "BufferUnderflowException",
+    "NegativeArraySizeException",
+    "IndexOutOfBoundsException",
+    "ArrayIndexOutOfBoundsException",
+    "UnsupportedOperationException",
+    "SnappyError",
+];
+
+/// Stories whose every answer and every file agree with Kafka's.
+pub(crate) const HELD: &[&str] = &[
+    "codec-gzip",
+    "codec-lz4",
+    "codec-none",
+    "codec-snappy",
+    "codec-zstd",
+    "epochs",
+    "recover-leftovers",
+    "recover-preallocated",
+    "retention-size",
+    "retention-time",
+    "roll-bytes",
+    "roll-offsets",
+    "roll-refused",
+    "roll-size",
+    "roll-time",
+    "timestamps",
+    "timestamps-none",
+];
+
+/// Stories with producers that agree in all but these, until producers are kept.
+pub(crate) const HELD_WITHOUT_PRODUCERS: &[&str] = &[];
+
+/// Stories that need an operation that is not there at all: not run, only their folders are opened.
+pub(crate) const NOT_RUN: &[&str] =
+    &["clean-full-map", "clean-null-keys", "clean-plain", "clean-transactions"];
+
+/// How much of a story is held, if any of it is.
+pub(crate) fn held(story: &str) -> Option<View> {
+    if HELD.contains(&story) {
+        Some(View::Whole)
+    } else if HELD_WITHOUT_PRODUCERS.contains(&story) {
+        Some(View::WithoutProducers)
+    } else {
+        None
+    }
+}
+
+/// A story whose answers are meant to be those of another one, from the line after its last `damage` on.
+#[derive(Debug)]
+pub(crate) struct Instead {
+    /// The row of `kafka/differences.md`.
+    pub(crate) row: u32,
+    pub(crate) story: &'static str,
+    /// The story that Kafka answers as kseg answers this one.
+    pub(crate) answers_of: &'static str,
+    /// The recovery point that `open` and `state` show, which is another one after a clean stop.
+    pub(crate) recovery_point: i64,
+}
+
+/// Rows 1, 2 and 4: after a clean stop, kseg finds and mends what Kafka mends only after a crash.
+pub(crate) const INSTEAD: &[Instead] = &[
+    Instead {
+        row: 1,
+        story: "recover-clean-zero-tail",
+        answers_of: "recover-crash-zero-tail",
+        recovery_point: 18,
+    },
+    Instead {
+        row: 2,
+        story: "recover-clean-torn-tail",
+        answers_of: "recover-crash-torn-tail",
+        recovery_point: 16,
+    },
+    Instead {
+        row: 4,
+        story: "recover-clean-garbage-index",
+        answers_of: "recover-crash-garbage-index",
+        recovery_point: 18,
+    },
+    Instead {
+        row: 4,
+        story: "recover-clean-garbage-timeindex",
+        answers_of: "recover-crash-garbage-timeindex",
+        recovery_point: 18,
+    },
+    Instead {
+        row: 4,
+        story: "recover-clean-short-index",
+        answers_of: "recover-crash-short-index",
+        recovery_point: 18,
+    },
+];
+
+/// Row 15: what lies behind the entries of an index of an open or abandoned log. Stories in which Kafka leaves old
+/// entries there; in their `files` the bytes of indexes are not compared while the log is open.
+pub(crate) const STALE_INDEX_BYTES: &[&str] = &["truncate"];
+
+#[cfg(test)]
+mod tests {
+    use super::{HELD, HELD_WITHOUT_PRODUCERS, INSTEAD, NOT_RUN, STALE_INDEX_BYTES};
+    use crate::conformance::story;
+
+    #[test]
+    fn every_story_that_is_named_exists() {
+        let lists = [HELD, HELD_WITHOUT_PRODUCERS, NOT_RUN, STALE_INDEX_BYTES];
+        let named = lists.into_iter().flatten().copied();
+        let instead = INSTEAD.iter().flat_map(|i| [i.story, i.answers_of]);
+        let there = story::names().unwrap();
+        for name in named.chain(instead) {
+            assert!(there.iter().any(|n| n == name), "no story {name}");
+        }
+    }
+
+    #[test]
+    fn every_row_that_is_named_stands_in_the_table() {
+        let table = std::fs::read_to_string(story::harness().join("differences.md")).unwrap();
+        for row in INSTEAD.iter().map(|i| i.row).chain([15, 16]) {
+            assert!(table.contains(&format!("\n| {row} | ")), "no row {row}");
+        }
+    }
+}

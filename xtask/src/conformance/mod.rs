@@ -1,0 +1,83 @@
+//! `cargo xtask conformance`: kseg held against a real Kafka.
+//!
+//! Without Java: the recorded answers and folders under `kafka/` (module `golden`), which the tests of this package run
+//! too. With Java: the same stories put to a live Kafka, Kafka's dump tool over what kseg wrote, and a broker that
+//! adopts a folder of kseg's (module `live`). Where kseg means to differ stands in one table (module `differences`).
+
+mod broker;
+mod compare;
+mod differences;
+mod dump;
+mod folders;
+mod golden;
+mod live;
+mod oracle;
+mod random;
+mod story;
+
+use crate::flags::Flags;
+use crate::{Outcome, shell};
+
+pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and folders, then a live one
+  --story NAME       one story only (and nothing besides stories)
+  --random N         how many random stories (default 12)
+  --seed N           the number of the first of them (default 1)
+  --skip-live        leaves out what needs Java
+  --only-live        leaves out what does not";
+
+/// How many random stories CI plays, and the number of the first.
+const RANDOM: u64 = 12;
+const SEED: u64 = 1;
+
+/// What to compare.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// One story only, and nothing besides stories.
+    pub(crate) story: Option<String>,
+    /// The part that needs no Java.
+    pub(crate) golden: bool,
+    /// The part that does.
+    pub(crate) live: bool,
+    /// Random stories: how many, and the number of the first.
+    pub(crate) random: u64,
+    pub(crate) seed: u64,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked { story: None, golden: true, live: true, random: RANDOM, seed: SEED }
+    }
+}
+
+pub(crate) fn run(mut flags: Flags) -> Outcome {
+    let asked = Asked {
+        story: flags.value("--story")?,
+        golden: !flags.switch("--only-live"),
+        live: !flags.switch("--skip-live"),
+        random: flags.number("--random")?.unwrap_or(RANDOM),
+        seed: flags.number("--seed")?.unwrap_or(SEED),
+    };
+    flags.finish()?;
+    compare(&asked)
+}
+
+/// The recorded part, the live part, or both. Each is run to its end before the differences of either are told.
+///
+/// # Errors
+/// What differs, and that Java is missing where the live part was asked for.
+pub(crate) fn compare(asked: &Asked) -> Outcome {
+    let mut failed = Vec::new();
+    if asked.golden {
+        failed.extend(golden::run(asked.story.as_deref()).err());
+    }
+    if !asked.live {
+        println!("live: left out");
+    } else if !shell::answers("java", "-version") || !shell::answers("mvn", "--version") {
+        let missing = "java (17 or later) and mvn are needed for the live part and are not both on the PATH; \
+                       --skip-live leaves it out";
+        failed.push(missing.to_owned());
+    } else {
+        failed.extend(live::run(asked).err());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask replay`: this project's side of the protocol in `kafka/README.md`.
+//!
+//! One JSON object a line in, one answer a line out. Everything goes through the public API of the crates, so what an
+//! operation needs a user has too. Time stands still; tasks run inside the line that lets them come due.
+
+mod batch;
+mod describe;
+mod files;
+mod legacy;
+mod protocol;
+mod state;
+mod time;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use kseg_io_backends::Backend;
+use kseg_log::{Clock, Log};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::flags::Flags;
+pub(crate) use describe::batches_before_damage;
+use protocol::{Answer, Failure, Fields};
+pub(crate) use protocol::{base64, decoded};
+use time::Time;
+
+pub(crate) const ABOUT: &str =
+    "answers the replay protocol of xtask/kafka/README.md, lines from stdin, answers to stdout";
+
+pub(crate) fn run(flags: Flags) -> Outcome {
+    flags.finish()?;
+    let mut replay = Replay::new()?;
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| format!("standard input: {e}"))?;
+        if let Some(answer) = replay.answer(&line) {
+            writeln!(out, "{answer}")
+                .and_then(|()| out.flush())
+                .map_err(|e| format!("standard output: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The logs that the lines so far have opened, and their common time.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    backend: Arc<dyn Backend>,
+    time: Arc<Time>,
+    logs: BTreeMap<String, Log>,
+    current: String,
+}
+
+impl Replay {
+    /// No log is open, the clock stands at 0.
+    ///
+    /// # Errors
+    /// The backend for files cannot be had.
+    pub(crate) fn new() -> Result<Replay, String> {
+        let backend = kseg_io_backends::open("std").map_err(|e| e.to_string())?;
+        Ok(Replay { backend, time: Arc::new(Time::default()), logs: BTreeMap::new(), current: String::new() })
+    }
+
+    /// The answer to a line; none to an empty line or a comment.
+    pub(crate) fn answer(&mut self, line: &str) -> Option<Value> {
+        if line.trim().is_empty() || line.starts_with('#') {
+            return None;
+        }
+        let answer = serde_json::from_str::<Value>(line)
+            .map_err(|e| Failure::new("JsonParseException", e.to_string()))
+            .and_then(|op| self.apply(Fields(&op)));
+        Some(protocol::line(answer))
+    }
+
+    fn apply(&mut self, op: Fields<'_>) -> Answer {
+        match op.need_text("op")? {
+            "build" => Ok(json!({"bytes": base64(&batch::build(op)?)})),
+            "marker" => Ok(json!({"bytes": base64(&batch::marker(op)?)})),
+            "kraft" => Ok(json!({"bytes": base64(&batch::kraft(op)?)})),
+            "describe" => describe::buffer(&op.need_bytes("bytes")?),
+            "file" => files::file(Path::new(op.need_text("path")?), op.bool_or("records", true)),
+            "files" => files::list(Path::new(op.text("dir").unwrap_or(&self.current))),
+            "damage" => files::damage(op, &self.current),
+            "time" => {
+                self.time.set(op.need_long("ms")?);
+                Ok(json!({"now": self.time.now_ms()}))
+            }
+            "sleep" => {
+                self.time.sleep(op.need_long("ms")?);
+                Ok(json!({"now": self.time.now_ms()}))
+            }
+            "open" => self.open(op),
+            "use" => {
+                self.current = op.need_text("dir")?.to_owned();
+                self.log().map(|_| json!({}))
+            }
+            "close" => {
+                self.log()?.close()?;
+                self.logs.remove(&self.current);
+                Ok(json!({}))
+            }
+            "abandon" => {
+                self.log()?;
+                if let Some(log) = self.logs.remove(&self.current) {
+                    log.abandon();
+                }
+                Ok(json!({}))
+            }
+            _ => state::on_log(self.log()?, op),
+        }
+    }
+
+    fn log(&self) -> Result<&Log, Failure> {
+        self.logs.get(&self.current).ok_or_else(|| Failure::new("IllegalStateException", "no open log"))
+    }
+
+    fn open(&mut self, op: Fields<'_>) -> Answer {
+        let dir = op.need_text("dir")?;
+        if let Some(now) = op.long("now") {
+            self.time.set(now);
+        }
+        if self.logs.contains_key(dir) {
+            return Err(Failure::new("IllegalStateException", format!("already open: {dir}")));
+        }
+        let log = state::open(&self.backend, &self.time, op)?;
+        let state = state::shown(&log, op.bool_or("indexes", false))?;
+        self.logs.insert(dir.to_owned(), log);
+        self.current = dir.to_owned();
+        Ok(state)
+    }
+}
