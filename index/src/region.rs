@@ -75,49 +75,51 @@ impl<T: Region + ?Sized> Region for &T {
 pub struct MemoryRegion {
     // The bytes of a word in big-endian order, as the indexes use them: the swaps of a load cancel out.
     words: Box<[AtomicU32]>,
-    len: usize,
+    // Bytes behind the last whole word, which nothing loads or stores.
+    stray: Box<[u8]>,
 }
 
 impl MemoryRegion {
     /// A region of `len` zero bytes.
     pub fn new(len: usize) -> MemoryRegion {
-        let words = (0..len.div_ceil(WORD_LEN)).map(|_| AtomicU32::new(0)).collect();
-        MemoryRegion { words, len }
+        let words = (0..len / WORD_LEN).map(|_| AtomicU32::new(0)).collect();
+        MemoryRegion { words, stray: vec![0; len % WORD_LEN].into() }
     }
 
     /// A region that begins as a copy of `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> MemoryRegion {
-        let words = bytes.chunks(WORD_LEN).map(|chunk| {
-            let mut word = [0; WORD_LEN];
-            word[..chunk.len()].copy_from_slice(chunk);
-            AtomicU32::new(u32::from_be_bytes(word))
-        });
-        MemoryRegion { words: words.collect(), len: bytes.len() }
+        let (words, stray) = bytes.split_at(bytes.len() / WORD_LEN * WORD_LEN);
+        let words = words.chunks_exact(WORD_LEN).map(|word| AtomicU32::new(word_from(word))).collect();
+        MemoryRegion { words, stray: stray.into() }
     }
 
     /// A copy of all bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Relaxed: whoever wants the bytes of a finished append is ordered after it by other means.
-        let mut bytes: Vec<u8> =
-            self.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_be_bytes()).collect();
-        bytes.truncate(self.len);
-        bytes
+        let words = self.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_be_bytes());
+        words.chain(self.stray.iter().copied()).collect()
     }
 
-    /// The words that `N` bytes from `at` cover, bounds checked once.
+    /// The words that `N` bytes from `at` cover.
     #[inline]
     fn words_of<const N: usize>(&self, at: usize) -> &[AtomicU32] {
         const { assert!(N % WORD_LEN == 0, "loads and stores are of whole words") };
-        assert!(at % WORD_LEN == 0 && at + N <= self.len, "{N} bytes at {at} in a region of {}", self.len);
-        &self.words[at / WORD_LEN..][..N / WORD_LEN]
+        debug_assert!(at % WORD_LEN == 0, "{at} is not a place of a word");
+        let first = at / WORD_LEN;
+        &self.words[first..first + N / WORD_LEN]
     }
+}
+
+#[inline]
+fn word_from(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 impl Region for MemoryRegion {
     type Error = Infallible;
 
     fn len(&self) -> usize {
-        self.len
+        self.words.len() * WORD_LEN + self.stray.len()
     }
 
     #[inline]
@@ -133,9 +135,8 @@ impl Region for MemoryRegion {
     #[inline]
     fn store<const N: usize>(&self, at: usize, bytes: [u8; N]) {
         for (chunk, word) in bytes.chunks_exact(WORD_LEN).zip(self.words_of::<N>(at)) {
-            let value = u32::from_be_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
             // Relaxed: published by the Release store of the entry count in `Table::push`.
-            word.store(value, Ordering::Relaxed);
+            word.store(word_from(chunk), Ordering::Relaxed);
         }
     }
 
@@ -146,6 +147,34 @@ impl Region for MemoryRegion {
 
 impl fmt::Debug for MemoryRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryRegion").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("MemoryRegion").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_in_the_order_of_the_file() {
+        let region = MemoryRegion::from_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(
+            (region.len(), region.load::<8>(0), region.load::<4>(4)),
+            (10, [1, 2, 3, 4, 5, 6, 7, 8], [5, 6, 7, 8])
+        );
+        region.store(4, [0xff, 0, 0, 1]);
+        assert_eq!(region.to_bytes(), [1, 2, 3, 4, 0xff, 0, 0, 1, 9, 10]);
+    }
+
+    #[test]
+    #[should_panic]
+    fn load_past_the_end_panics() {
+        MemoryRegion::new(12).load::<8>(8);
+    }
+
+    #[test]
+    #[should_panic]
+    fn bytes_that_are_no_whole_word_are_out_of_reach() {
+        MemoryRegion::new(11).store(8, [0; 4]);
     }
 }

@@ -11,6 +11,8 @@
 //!
 //! Source: Kafka `AbstractIndex.indexSlotRangeFor`, KAFKA-6432.
 
+use std::hint::select_unpredictable;
+
 /// Bytes at the end of the entries that every lookup near the tail touches.
 const WARM_LEN: usize = 8192;
 
@@ -63,7 +65,7 @@ fn last_at_or_below<K: Ord + Copy>(first: usize, count: usize, target: K, key: i
     while left > 1 {
         let half = left / 2;
         let middle = slot + half;
-        slot = if key(middle) <= target { middle } else { slot };
+        slot = select_unpredictable(key(middle) <= target, middle, slot);
         left -= half;
     }
     slot
