@@ -1,2 +1,47 @@
-//! Compaction of Kafka partition logs: which section is dirty, which log first, what is kept.
+//! Compaction of Kafka partition logs: which section of a log is dirty, and which log goes first.
+//!
+//! A compacted log keeps, for each key, at least the record with the latest offset. What has been compacted before is its
+//! clean section; behind it lies what has not, the dirty section; and the end of the log cannot be compacted now: the
+//! active segment, undecided transactions, records younger than the compaction lag.
+//!
+//! ```text
+//!  log start                first dirty         first uncleanable        active segment     log end
+//!      |------- clean ----------|---- cleanable ----|----- uncleanable -----|----- active -----|
+//! ```
+//!
+//! This crate holds the pure part of that decision: [`Sections::of`] divides one log, [`select`] picks among many. Both
+//! take facts and return values; they touch no file, thread or clock.
+//!
+//! ```
+//! use kseg_cleaner::{LogFacts, Rules, Sections, SegmentFacts, select};
+//! use kseg_format::{Offset, Timestamp};
+//!
+//! let segment = |base, size| SegmentFacts {
+//!     base_offset: Offset::new(base),
+//!     size,
+//!     largest_timestamp: Timestamp::new(1000),
+//!     first_batch_timestamp: None,
+//! };
+//! let sealed = [segment(0, 300), segment(100, 700)];
+//! let log = LogFacts {
+//!     sealed: &sealed,
+//!     active_base_offset: Offset::new(200),
+//!     active_size: 50,
+//!     log_start_offset: Offset::ZERO,
+//!     log_end_offset: Offset::new(210),
+//!     last_stable_offset: Offset::new(210),
+//!     checkpoint: Some(Offset::new(100)),
+//! };
+//! let rules = Rules::default();
+//! let sections = Sections::of(&log, &rules, Timestamp::new(5000));
+//!
+//! assert_eq!(sections.cleanable_ratio(), 0.7);
+//! assert_eq!(select([(&sections, &rules)]).chosen, Some(0));
+//! ```
 #![forbid(unsafe_code)]
+
+mod dirty;
+mod select;
+
+pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
+pub use select::{Selection, select};
