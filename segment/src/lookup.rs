@@ -6,7 +6,7 @@
 //! entry). One that fails is rebuilt from the batches, so that whatever an index file holds, an answer is right.
 
 use kseg_format::{BatchHeader, LeaderEpoch, Offset, Timestamp};
-use kseg_index::{IndexError, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
+use kseg_index::{IndexError, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, entries_in};
 use kseg_io_backends::Appender;
 
 use crate::error::{Error, Result};
@@ -420,12 +420,15 @@ impl Segment {
         let from = if entries == 0 { 0 } else { u64::from(entry.position) };
         let mut walk = Headers::new(&*file, from, size);
         let mut first = entries > 0;
+        let entries_max =
+            entries_in(u64::from(self.config.index_size_max), OffsetIndex::<MapRegion>::ENTRY_LEN);
+        let room = entries < entries_max;
         while let Ok(Some((position, header))) = walk.next() {
             if first && !(self.base..=entry.offset).contains(&header.last_offset()) {
                 return Ok(false);
             }
             first = false;
-            if position - from > gap && !index.is_full() {
+            if position - from > gap && room {
                 return Ok(false);
             }
         }

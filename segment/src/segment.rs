@@ -168,6 +168,8 @@ impl Segment {
             let (path, base_offset) = (self.path(), self.base);
             return Err(Error::OffsetOverflow { path, base_offset, offset: largest });
         }
+        // Before the bytes are there: an index that is missing is rebuilt from them.
+        self.open_indexes()?;
         let mut tail = self.tail.lock();
         let mut so_far = self.largest_in(&mut tail)?;
         let start = self.log.append(batches.clone())?;

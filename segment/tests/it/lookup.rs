@@ -1,0 +1,162 @@
+use kseg_format::Offset;
+use kseg_segment::{Segment, SegmentConfig};
+use proptest::prelude::*;
+
+use crate::support::*;
+
+#[test]
+fn log_edge_38_to_41_a_lookup_finds_the_batch_or_the_next_one() {
+    let segment = segment(40, 4096, 1024);
+    assert_eq!(position_of(&segment, 40), None);
+    append(&segment, 53, &sized(50, 4, 1, 100));
+    assert_eq!(position_of(&segment, 41), Some(0));
+    assert_eq!(position_of(&segment, 53), Some(0));
+    assert_eq!(position_of(&segment, 54), None);
+    append(&segment, 61, &sized(60, 2, 1, 100));
+    assert_eq!(position_of(&segment, 55), Some(100));
+    assert_eq!(position_of(&segment, 62), None);
+}
+
+#[test]
+fn log_edge_227_the_answer_names_the_base_of_the_batch_found() {
+    let segment = segment(40, 4096, 1024);
+    append(&segment, 53, &sized(50, 4, 1, 93));
+    append(&segment, 61, &sized(60, 2, 1, 93));
+    let read = |offset| {
+        let read = segment.read(Offset::new(offset), 1000, Some(segment.size()), false).expect("a read");
+        read.map(|r| (r.batch_base_offset.get(), r.position))
+    };
+    for offset in [41, 51, 53] {
+        assert_eq!(read(offset), Some((50, 0)));
+    }
+    for offset in [54, 61] {
+        assert_eq!(read(offset), Some((60, 93)));
+    }
+    assert_eq!(read(62), None);
+}
+
+#[test]
+fn a_read_is_bounded_by_its_size_the_mark_and_the_first_batch() {
+    let segment = segment(0, 4096, 1024);
+    for n in 0..3 {
+        append(&segment, n, &sized(n, 1, 1, 100));
+    }
+    let read = |max, end, min_one| {
+        let read = segment.read(Offset::new(1), max, end, min_one).expect("a read").expect("a batch");
+        (read.region.len(), read.first_incomplete)
+    };
+    assert_eq!(read(1000, Some(300), false), (200, false));
+    assert_eq!(read(150, Some(300), false), (150, false));
+    assert_eq!(read(1000, Some(200), false), (100, false));
+    assert_eq!(read(1000, None, false), (0, false));
+    assert_eq!(read(0, Some(300), false), (0, false));
+    assert_eq!(read(1, Some(300), false), (1, true));
+    assert_eq!(read(1, Some(300), true), (100, false));
+}
+
+#[test]
+fn seg_02_a_slice_never_reaches_beyond_its_region() {
+    let segment = segment(0, 4096, 1024);
+    append(&segment, 0, &sized(0, 1, 1, 1000));
+    let region =
+        segment.read(Offset::ZERO, usize::MAX, Some(1000), false).expect("a read").expect("a batch").region;
+    assert_eq!(region.slice(500, 1_000_000_000).expect("a slice").len(), 500);
+    let slice = region.slice(200, 300).and_then(|s| s.slice(100, 1000)).expect("a slice of a slice");
+    assert_eq!((slice.position(), slice.len()), (300, 200));
+    assert_eq!(slice.to_bytes().expect("bytes"), region.to_bytes().expect("bytes").slice(300..500));
+    assert!(region.slice(1001, 1).is_err());
+    append(&segment, 1, &sized(1, 1, 1, 1000));
+    assert_eq!(region.len(), 1000);
+}
+
+#[test]
+fn idx_09_a_lookup_by_time_looks_at_every_record() {
+    let segment = segment(10, 4096, 1024);
+    let times = |list: &[i64]| list.iter().map(|&t| Some(t)).collect::<Vec<_>>();
+    append(&segment, 14, &batch(10, &times(&[100, 200, 300, 400, 500]), None));
+    append(&segment, 16, &batch(15, &times(&[510, 520]), None));
+    let at = |time| at_time(&segment, time, 10).map(|(t, o)| (o, t));
+    assert_eq!(at(250), Some((12, 300)));
+    assert_eq!(at(100), Some((10, 100)));
+    assert_eq!(at(50), Some((10, 100)));
+    assert_eq!(at(500), Some((14, 500)));
+    assert_eq!(at(501), Some((15, 510)));
+    assert_eq!(at(520), Some((16, 520)));
+    assert_eq!(at(521), None);
+    assert_eq!(at_time(&segment, 250, 13), Some((400, 13)));
+}
+
+#[test]
+fn log_edge_47_lookups_by_time_over_batches_of_one_record() {
+    let segment = segment(40, 100, 1024);
+    for n in 40..50 {
+        append(&segment, n, &sized(n, 1, n * 10, 69));
+    }
+    let at = |time| at_time(&segment, time, 40).map(|(_, o)| o);
+    let expected = [(420, 42), (421, 43), (430, 43), (431, 44), (401, 41), (399, 40)];
+    for (time, offset) in expected {
+        assert_eq!(at(time), Some(offset), "{time}");
+    }
+    assert_eq!(at(491), None);
+}
+
+#[test]
+fn log_edge_48_the_next_offset_is_behind_the_last_batch() {
+    let segment = segment(40, 4096, 1024);
+    assert_eq!(segment.next_offset().expect("walk"), Offset::new(40));
+    append(&segment, 52, &sized(50, 3, 1, 100));
+    assert_eq!(segment.next_offset().expect("walk"), Offset::new(53));
+}
+
+#[test]
+fn a_large_batch_between_small_ones_is_passed_over() {
+    let segment = segment(0, 0, 4096);
+    let sizes = [100, 70_000, 100, 4096, 4097, 61 + 8, 20_000, 69];
+    let mut starts = Vec::new();
+    for (n, size) in sizes.into_iter().enumerate() {
+        starts.push(segment.size());
+        append(&segment, n as i64, &sized(n as i64, 1, 1, size));
+    }
+    for (n, start) in starts.into_iter().enumerate() {
+        assert_eq!(position_of(&segment, n as i64), Some(start));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Against a plain list of batches: every offset and every time is found, whatever the interval and the gaps.
+    #[test]
+    fn lookups_agree_with_a_list(
+        batches in prop::collection::vec((1..4i64, 0..3i64, 69..300usize, prop::option::of(0..50i64)), 1..40),
+        interval in 0..600u32,
+        sealed: bool,
+    ) {
+        let segment: Segment = {
+            let config = SegmentConfig { index_interval_bytes: interval, index_size_max: 4096, ..SegmentConfig::default() };
+            Segment::create(memory(), std::path::Path::new(DIR), Offset::ZERO, config, 0).expect("new")
+        };
+        let mut list = Vec::new();
+        let mut next = 0;
+        for (count, gap, size, time) in batches {
+            let (base, last) = (next + gap, next + gap + count - 1);
+            let times: Vec<_> = (0..count).map(|n| time.map(|t| t + n)).collect();
+            let position = segment.size();
+            append(&segment, last, &batch(base, &times, Some(size + 40)));
+            list.push((base, last, position, times));
+            next = last + 1;
+        }
+        if sealed {
+            segment.seal().expect("sealed");
+        }
+        for offset in 0..next + 2 {
+            let expected = list.iter().find(|b| b.1 >= offset).map(|b| b.2);
+            prop_assert_eq!(position_of(&segment, offset), expected);
+        }
+        for time in 0..55 {
+            let records = list.iter().flat_map(|b| b.3.iter().enumerate().map(move |(n, t)| (b.0 + n as i64, *t)));
+            let expected = records.filter_map(|(o, t)| Some((t?, o))).find(|&(t, _)| t >= time);
+            prop_assert_eq!(at_time(&segment, time, 0), expected);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Behaviour of a segment, one module a behaviour.
+
+mod append;
+mod damage;
+mod lookup;
+mod recover;
+mod support;
+mod truncate;
