@@ -103,8 +103,8 @@ impl MemoryRegion {
     /// The words that `N` bytes from `at` cover.
     #[inline]
     fn words_of<const N: usize>(&self, at: usize) -> &[AtomicU32] {
-        const { assert!(N % WORD_LEN == 0, "loads and stores are of whole words") };
-        debug_assert!(at % WORD_LEN == 0, "{at} is not a place of a word");
+        const { assert!(N.is_multiple_of(WORD_LEN), "loads and stores are of whole words") };
+        debug_assert!(at.is_multiple_of(WORD_LEN), "{at} is not a place of a word");
         let first = at / WORD_LEN;
         &self.words[first..first + N / WORD_LEN]
     }

@@ -42,7 +42,7 @@ pub(crate) struct Table<R, const LEN: usize> {
 }
 
 impl<R: Region, const LEN: usize> Table<R, LEN> {
-    const WHOLE_WORDS: () = assert!(LEN > 0 && LEN % 4 == 0);
+    const WHOLE_WORDS: () = assert!(LEN > 0 && LEN.is_multiple_of(4));
 
     pub(crate) fn new(region: R, entries: usize) -> Self {
         let () = Self::WHOLE_WORDS;
@@ -115,7 +115,7 @@ impl<R: Region, const LEN: usize> Table<R, LEN> {
 
 /// Fails unless a file of `len` bytes has whole entries only.
 pub(crate) fn check_len(len: u64, entry_len: usize) -> Result<(), IndexError> {
-    if len % entry_len as u64 == 0 {
+    if len.is_multiple_of(entry_len as u64) {
         return Ok(());
     }
     Err(IndexError::Corrupt {
