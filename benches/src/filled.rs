@@ -1,0 +1,122 @@
+//! A log of a known shape, filled once and read by several scenarios.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kseg_format::{LeaderEpoch, Offset, Origin};
+use kseg_io_backends::{Backend, OpenHow};
+use kseg_log::{Log, LogConfig, OpenOptions};
+
+use crate::bench::Medium;
+use crate::error::{BenchError, expect};
+use crate::reference::{IndexEntry, Store};
+use crate::supply::Supply;
+
+/// Bytes of a batch, and of a record's value.
+const BATCH_BYTES: usize = 16 << 10;
+const VALUE_LEN: usize = 1 << 10;
+
+/// A log with one sealed segment of batches of 16 KiB, each of records with 1 KiB of noise, and an empty active segment.
+///
+/// Durable and in the page cache when it is handed out, so that no write-back disturbs those who read it.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    backend: Arc<dyn Backend>,
+    medium: Medium,
+    dir: PathBuf,
+    log: Arc<Log>,
+    len: u64,
+    batch_len: u64,
+    records: u64,
+}
+
+impl Filled {
+    /// Fills a new log in `dir` with as many whole batches as `bytes` bytes hold.
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        medium: Medium,
+        dir: &Path,
+        bytes: u64,
+    ) -> Result<Filled, BenchError> {
+        let mut supply = Supply::new(BATCH_BYTES, VALUE_LEN)?;
+        let (batch_len, records) = (supply.batch_len() as u64, supply.records() as u64);
+        let batches = bytes / batch_len;
+        let log = open(&backend, dir, LogConfig::default())?;
+        for _ in 0..batches {
+            log.append_as_leader(supply.one(), LeaderEpoch::new(0), Origin::Client)?;
+        }
+        log.roll(None)?;
+        log.flush(true)?;
+        expect("the log end offset", batches * records, log.log_end_offset().get() as u64)?;
+        let len = batches * batch_len;
+        Ok(Filled { backend, medium, dir: dir.to_owned(), log: Arc::new(log), len, batch_len, records })
+    }
+
+    /// The log.
+    pub(crate) fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// The backend it is on.
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// Bytes of the sealed segment.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The offset after the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.len / self.batch_len * self.records
+    }
+
+    /// Where the batch of `offset` begins.
+    pub(crate) fn position_of(&self, offset: u64) -> u64 {
+        offset / self.records * self.batch_len
+    }
+
+    /// The sealed segment's bytes for a bare loop: the same file, or the same memory.
+    pub(crate) fn store(&self) -> Result<Store, BenchError> {
+        match self.medium {
+            Medium::File => Store::open(&self.segment("log")),
+            Medium::Memory => self.in_memory(),
+        }
+    }
+
+    /// The sealed segment's bytes as memory; those of a file are mapped, all at once.
+    pub(crate) fn in_memory(&self) -> Result<Store, BenchError> {
+        let file = self.backend.open(&self.segment("log"), OpenHow::Read)?;
+        Ok(Store::Memory(file.map_bytes(0..self.len)?))
+    }
+
+    /// The entries of the sealed segment's offset index.
+    pub(crate) fn entries(&self) -> Result<Vec<IndexEntry>, BenchError> {
+        let path = self.segment("index");
+        let bytes = self.backend.names().read(&path, u64::MAX)?.map(Bytes::from).unwrap_or_default();
+        let field = |bytes: &[u8]| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let entries = bytes.chunks_exact(8);
+        let entries =
+            entries.map(|entry| IndexEntry { relative: field(entry), position: field(&entry[4..]) });
+        Ok(entries.collect())
+    }
+
+    fn segment(&self, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{:020}.{suffix}", 0))
+    }
+}
+
+/// Opens a new or cleanly closed log over `backend`.
+pub(crate) fn open(backend: &Arc<dyn Backend>, dir: &Path, config: LogConfig) -> Result<Log, BenchError> {
+    backend.names().create_dir_all(dir)?;
+    let mut options = OpenOptions::new(backend.clone());
+    options.config = config;
+    Ok(Log::open(dir, options)?)
+}
+
+/// The last offset as a number, for checks.
+pub(crate) fn number(offset: Offset) -> u64 {
+    offset.get() as u64
+}

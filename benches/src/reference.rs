@@ -1,0 +1,508 @@
+//! The limits: bare loops over system calls and memory that do the least a scenario's work asks for.
+//!
+//! None of them knows a log. They take the same buffers as the log, in the same state and order, and their files are in the
+//! same folder and state. Each reads its result back, as the log must.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::contest::{Slice, Watch, Work};
+use crate::error::{BenchError, expect};
+use crate::payload::Random;
+use crate::supply::{self, Supply};
+
+/// Where bare bytes are: the same two media that backends have.
+#[derive(Clone)]
+pub(crate) enum Store {
+    /// A file, by its path and handle.
+    File(PathBuf, std::sync::Arc<File>),
+    /// A run of memory.
+    Memory(Bytes),
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Store::File(path, _) => write!(f, "File({})", path.display()),
+            Store::Memory(bytes) => write!(f, "Memory({} bytes)", bytes.len()),
+        }
+    }
+}
+
+impl Store {
+    /// An existing file, for reading.
+    pub(crate) fn open(path: &Path) -> Result<Store, BenchError> {
+        let file = File::open(path).map_err(BenchError::io("open", path))?;
+        Ok(Store::File(path.to_owned(), file.into()))
+    }
+
+    /// Fills `into` from `at`: one pread (more only where the kernel gives less), or a copy.
+    fn read(&self, into: &mut [u8], at: u64) -> Result<(), BenchError> {
+        match self {
+            Store::File(path, file) => file.read_exact_at(into, at).map_err(BenchError::io("read", path)),
+            Store::Memory(bytes) => {
+                let at = at as usize;
+                into.copy_from_slice(&bytes[at..at + into.len()]);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether the CRC-32C of a v2 batch is right: the pass over the bytes that an append cannot do without.
+pub(crate) fn crc_is_right(batch: &[u8]) -> bool {
+    let stored = u32::from_be_bytes([batch[17], batch[18], batch[19], batch[20]]);
+    crc32c::crc32c(&batch[21..]) == stored
+}
+
+/// One write call for each batch, to a file that grows, after one CRC pass; a sync after each on request.
+#[derive(Debug)]
+pub(crate) struct WriteLoop {
+    path: PathBuf,
+    supply: Supply,
+    cap: u64,
+    sync: bool,
+}
+
+impl WriteLoop {
+    /// Writes batches of `supply` to `path`, beginning again with an empty file after `cap` bytes.
+    pub(crate) fn new(path: PathBuf, supply: Supply, cap: u64, sync: bool) -> WriteLoop {
+        WriteLoop { path, supply, cap, sync }
+    }
+
+    fn fresh(&self) -> Result<File, BenchError> {
+        let options = OpenOptions::new().read(true).write(true).create_new(true).clone();
+        options.open(&self.path).map_err(BenchError::io("create", &self.path))
+    }
+
+    fn write(&self, file: &File, batch: &[u8], at: u64) -> Result<(), BenchError> {
+        if !crc_is_right(batch) {
+            return Err(wrong_crc(at));
+        }
+        file.write_all_at(batch, at).map_err(BenchError::io("write", &self.path))?;
+        if self.sync {
+            file.sync_data().map_err(BenchError::io("sync", &self.path))?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, file: File) -> Result<(), BenchError> {
+        drop(file);
+        fs::remove_file(&self.path).map_err(BenchError::io("remove", &self.path))
+    }
+}
+
+impl Work for WriteLoop {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        let file = self.fresh()?;
+        self.supply.restart();
+        let len = self.supply.batch_len();
+        for i in 0..self.supply.different() {
+            let batch = self.supply.one();
+            self.write(&file, &batch, (i * len) as u64)?;
+        }
+        let mut all = vec![0; self.supply.different() * len];
+        file.read_exact_at(&mut all, 0).map_err(BenchError::io("read", &self.path))?;
+        self.remove(file)?;
+        Ok(all.chunks(len).fold(0, supply::hash))
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        while watch.runs() {
+            let file = self.fresh()?;
+            let mut at = 0;
+            while watch.runs() && at < self.cap {
+                let group = if self.sync { vec![self.supply.one()] } else { self.supply.group() };
+                watch.time(|| {
+                    let begin = at;
+                    let mut batches = 0;
+                    for batch in group {
+                        self.write(&file, &batch, at)?;
+                        at += batch.len() as u64;
+                        batches += 1;
+                    }
+                    Ok(if self.sync { batches } else { at - begin })
+                })?;
+            }
+            let len = self.supply.batch_len();
+            let mut last = vec![0; len];
+            file.read_exact_at(&mut last, at - len as u64).map_err(BenchError::io("read", &self.path))?;
+            expect("the last batch's hash", supply::hash(0, self.supply.last()), supply::hash(0, &last))?;
+            self.remove(file)?;
+        }
+        Ok(watch.stop())
+    }
+}
+
+/// Batches copied behind each other into memory that grows by whole pieces, after one CRC pass.
+#[derive(Debug)]
+pub(crate) struct MemoryAppendLoop {
+    supply: Supply,
+    cap: u64,
+}
+
+/// What the memory of [`MemoryAppendLoop`] grows by.
+const PIECE: usize = 1 << 20;
+
+impl MemoryAppendLoop {
+    /// Appends batches of `supply`, beginning again with no memory after `cap` bytes.
+    pub(crate) fn new(supply: Supply, cap: u64) -> MemoryAppendLoop {
+        MemoryAppendLoop { supply, cap }
+    }
+
+    fn append(pieces: &mut Vec<Vec<u8>>, mut batch: &[u8]) -> Result<(), BenchError> {
+        if !crc_is_right(batch) {
+            return Err(wrong_crc((pieces.len() * PIECE) as u64));
+        }
+        while !batch.is_empty() {
+            match pieces.last_mut().filter(|piece| piece.len() < PIECE) {
+                Some(piece) => {
+                    let (now, later) = batch.split_at(batch.len().min(PIECE - piece.len()));
+                    piece.extend_from_slice(now);
+                    batch = later;
+                }
+                None => pieces.push(Vec::with_capacity(PIECE)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Work for MemoryAppendLoop {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        let mut pieces = Vec::new();
+        self.supply.restart();
+        for _ in 0..self.supply.different() {
+            Self::append(&mut pieces, &self.supply.one())?;
+        }
+        Ok(pieces.concat().chunks(self.supply.batch_len()).fold(0, supply::hash))
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        while watch.runs() {
+            let mut pieces = Vec::new();
+            let mut written = 0;
+            while watch.runs() && written < self.cap {
+                let group = self.supply.group();
+                watch.time(|| {
+                    let begin = written;
+                    for batch in group {
+                        Self::append(&mut pieces, &batch)?;
+                        written += batch.len() as u64;
+                    }
+                    Ok(written - begin)
+                })?;
+            }
+            let found: usize = pieces.iter().map(Vec::len).sum();
+            expect("the bytes in memory", written, found as u64)?;
+        }
+        Ok(watch.stop())
+    }
+}
+
+fn wrong_crc(at: u64) -> BenchError {
+    BenchError::Wrong {
+        what: format!("whether the CRC of the batch at {at} is right"),
+        expected: 1,
+        found: 0,
+    }
+}
+
+/// What a reading loop does with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Copies them into one buffer that is used again.
+    Copy,
+    /// Copies them so, and takes a CRC-32C of the copy.
+    CopyAndCrc,
+    /// Adds them up, in place where the store is memory.
+    Sum,
+}
+
+/// Reads a store from its beginning to its end, and again, in pieces of 1 MiB.
+#[derive(Debug)]
+pub(crate) struct ReadLoop {
+    store: Store,
+    len: u64,
+    how: Use,
+    buffer: Vec<u8>,
+    at: u64,
+}
+
+impl ReadLoop {
+    /// Reads the first `len` bytes of `store`.
+    pub(crate) fn new(store: Store, len: u64, how: Use) -> ReadLoop {
+        ReadLoop { store, len, how, buffer: vec![0; PIECE], at: 0 }
+    }
+
+    /// Reads the piece at hand, moves on, and returns its size.
+    fn piece(&mut self) -> Result<u64, BenchError> {
+        let len = (self.len - self.at).min(PIECE as u64) as usize;
+        match (self.how, &self.store) {
+            (Use::Sum, Store::Memory(bytes)) => {
+                black_box(sum(&bytes[self.at as usize..][..len]));
+            }
+            _ => self.store.read(&mut self.buffer[..len], self.at)?,
+        }
+        match self.how {
+            Use::Copy => drop(black_box(&self.buffer)),
+            Use::CopyAndCrc => drop(black_box(crc32c::crc32c(&self.buffer[..len]))),
+            Use::Sum if matches!(self.store, Store::File(..)) => drop(black_box(sum(&self.buffer[..len]))),
+            Use::Sum => (),
+        }
+        self.at = if self.at + len as u64 == self.len { 0 } else { self.at + len as u64 };
+        Ok(len as u64)
+    }
+}
+
+impl Work for ReadLoop {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        let mut hash = 0;
+        for at in (0..self.len).step_by(PIECE) {
+            let len = (self.len - at).min(PIECE as u64) as usize;
+            self.store.read(&mut self.buffer[..len], at)?;
+            hash = crc32c::crc32c_append(hash, &self.buffer[..len]);
+        }
+        Ok(hash.into())
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        while watch.runs() {
+            watch.time(|| self.piece())?;
+        }
+        Ok(watch.stop())
+    }
+}
+
+/// The sum of the 8-byte words of `bytes`, in the processor's order: every byte is loaded, and little else done.
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_be_bytes(*word)));
+    rest.iter().fold(words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
+}
+
+/// An entry of an offset index as bare numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    /// Offset minus the segment's base offset.
+    pub(crate) relative: u32,
+    /// The batch's place in the file.
+    pub(crate) position: u32,
+}
+
+/// Finds batches by offset: a binary search in an array, then a read of each header up to the right one.
+#[derive(Debug)]
+pub(crate) struct SearchLoop {
+    entries: Vec<IndexEntry>,
+    store: Store,
+    end: u64,
+    random: Random,
+}
+
+/// Lookups between two looks at the clock.
+pub(crate) const LOOKUPS: u64 = 256;
+/// Lookups whose positions make the hash.
+pub(crate) const CHECKED_LOOKUPS: u64 = 10_000;
+/// The seed of the offsets looked up.
+pub(crate) const LOOKUP_SEED: u64 = 11;
+
+impl SearchLoop {
+    /// Looks up offsets from 0 to `end`, exclusive, of batches that begin at the store's beginning.
+    pub(crate) fn new(entries: Vec<IndexEntry>, store: Store, end: u64) -> SearchLoop {
+        SearchLoop { entries, store, end, random: Random::new(LOOKUP_SEED) }
+    }
+
+    fn find(&self, offset: u64) -> Result<u64, BenchError> {
+        let after = self.entries.partition_point(|entry| u64::from(entry.relative) <= offset);
+        let mut position = after.checked_sub(1).map_or(0, |i| u64::from(self.entries[i].position));
+        let mut header = [0; kseg_format::BATCH_OVERHEAD];
+        loop {
+            self.store.read(&mut header, position)?;
+            let field =
+                |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+            let base = u64::from(field(0)) << 32 | u64::from(field(4));
+            if base + u64::from(field(23)) >= offset {
+                return Ok(position);
+            }
+            position += kseg_format::LOG_OVERHEAD as u64 + u64::from(field(8));
+        }
+    }
+}
+
+impl Work for SearchLoop {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        let mut random = Random::new(LOOKUP_SEED);
+        let mut hash = 0;
+        for _ in 0..CHECKED_LOOKUPS {
+            let position = self.find(random.below(self.end))?;
+            hash = crc32c::crc32c_append(hash, &position.to_be_bytes());
+        }
+        Ok(hash.into())
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        while watch.runs() {
+            watch.time(|| {
+                for _ in 0..LOOKUPS {
+                    let offset = self.random.below(self.end);
+                    black_box(self.find(offset)?);
+                }
+                Ok(LOOKUPS)
+            })?;
+        }
+        Ok(watch.stop())
+    }
+}
+
+/// Copies values behind each other into one buffer that is used again, and takes a CRC-32C of it.
+#[derive(Debug)]
+pub(crate) struct CopyLoop {
+    values: Vec<Vec<u8>>,
+    out: Vec<u8>,
+}
+
+impl CopyLoop {
+    /// Copies `values`.
+    pub(crate) fn new(values: Vec<Vec<u8>>) -> CopyLoop {
+        CopyLoop { values, out: Vec::new() }
+    }
+
+    fn pass(&mut self) -> u32 {
+        self.out.clear();
+        for value in &self.values {
+            self.out.extend_from_slice(value);
+        }
+        crc32c::crc32c(&self.out)
+    }
+}
+
+impl Work for CopyLoop {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        Ok(self.pass().into())
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let len: usize = self.values.iter().map(Vec::len).sum();
+        let passes = passes(len);
+        let mut watch = Watch::new(at_least);
+        while watch.runs() {
+            watch.time(|| {
+                for _ in 0..passes {
+                    black_box(self.pass());
+                }
+                Ok((passes * len) as u64)
+            })?;
+        }
+        Ok(watch.stop())
+    }
+}
+
+/// How often to go over `len` bytes between two looks at the clock.
+pub(crate) fn passes(len: usize) -> usize {
+    ((256 << 10) / len.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(2);
+
+    #[test]
+    fn write_loops_to_a_file_and_to_memory_give_one_hash_and_leave_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let supply = Supply::new(4 << 10, 1024).unwrap();
+        let file = |sync| WriteLoop::new(dir.path().join("reference"), supply.clone(), 64 << 10, sync);
+        let mut memory = MemoryAppendLoop::new(supply.clone(), 64 << 10);
+        let hash = memory.check().unwrap();
+        assert_eq!(file(false).check().unwrap(), hash);
+        assert_eq!(file(true).check().unwrap(), hash);
+        assert!(memory.slice(MOMENT).unwrap().units > 0);
+        let slice = file(false).slice(MOMENT).unwrap();
+        assert_eq!(slice.units % supply.batch_len() as u64, 0);
+        assert!(file(true).slice(MOMENT).unwrap().units > 0);
+        assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_damaged_batch_stops_the_loop() {
+        let mut batch = Supply::new(4 << 10, 1024).unwrap().one();
+        assert!(crc_is_right(&batch));
+        batch[200] ^= 1;
+        assert!(!crc_is_right(&batch));
+        assert!(MemoryAppendLoop::append(&mut Vec::new(), &batch).is_err());
+    }
+
+    #[test]
+    fn reading_a_file_and_memory_gives_one_hash() {
+        let bytes = Random::new(1).noise(PIECE * 2 + 12_345);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bytes");
+        fs::write(&path, &bytes).unwrap();
+        let len = bytes.len() as u64;
+        for how in [Use::Copy, Use::CopyAndCrc, Use::Sum] {
+            let mut file = ReadLoop::new(Store::open(&path).unwrap(), len, how);
+            let mut memory = ReadLoop::new(Store::Memory(bytes.clone().into()), len, how);
+            assert_eq!(file.check().unwrap(), u64::from(crc32c::crc32c(&bytes)));
+            assert_eq!(file.check().unwrap(), memory.check().unwrap());
+            // Three pieces are the whole, then it begins again.
+            let pieces: Vec<u64> = (0..4).map(|_| memory.piece().unwrap()).collect();
+            assert_eq!(pieces, [PIECE as u64, PIECE as u64, 12_345, PIECE as u64]);
+            assert!(file.slice(MOMENT).unwrap().units > 0);
+        }
+    }
+
+    #[test]
+    fn the_sum_reaches_every_byte() {
+        let mut bytes = vec![0u8; 19];
+        for i in 0..bytes.len() {
+            bytes[i] = 1;
+            assert_ne!(sum(&bytes), 0, "byte {i}");
+            bytes[i] = 0;
+        }
+    }
+
+    #[test]
+    fn a_search_finds_the_batch_that_holds_the_offset() {
+        let mut file = Vec::new();
+        let mut supply = Supply::new(1 << 10, 100).unwrap();
+        let (len, records) = (supply.batch_len() as u32, supply.records() as u32);
+        for i in 0..20u32 {
+            let mut batch = supply.one();
+            batch[..8].copy_from_slice(&u64::from(i * records).to_be_bytes());
+            file.extend_from_slice(&batch);
+        }
+        // An entry for every fourth batch, none for the first.
+        let entries =
+            (1..5).map(|i| IndexEntry { relative: i * 4 * records + records - 1, position: i * 4 * len });
+        let end = u64::from(20 * records);
+        let mut search = SearchLoop::new(entries.collect(), Store::Memory(file.into()), end);
+        for offset in 0..end {
+            assert_eq!(
+                search.find(offset).unwrap(),
+                offset / u64::from(records) * u64::from(len),
+                "offset {offset}"
+            );
+        }
+        assert_eq!(search.check().unwrap(), search.check().unwrap());
+        assert!(search.slice(MOMENT).unwrap().units >= LOOKUPS);
+    }
+
+    #[test]
+    fn a_copy_has_the_checksum_of_its_values() {
+        let values = vec![b"ab".to_vec(), Vec::new(), b"cde".to_vec()];
+        let mut copy = CopyLoop::new(values);
+        assert_eq!(copy.check().unwrap(), u64::from(crc32c::crc32c(b"abcde")));
+        assert_eq!(copy.slice(MOMENT).unwrap().units % 5, 0);
+    }
+}

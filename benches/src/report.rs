@@ -1,0 +1,244 @@
+//! The table that a person reads and the JSON that a program reads.
+
+use std::fmt::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::contest::{Measured, Outcome, Plan, Unit};
+use crate::environment::Environment;
+use crate::stats::{Summary, Verdict};
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where it ran.
+    pub environment: Environment,
+    /// How long each slice was, and how many there were.
+    pub plan: Plan,
+    /// Whether this run only checks results: too short and too small for any figure to mean something.
+    pub tiny: bool,
+    /// Scenarios, in the order in which they ran.
+    pub scenarios: Vec<Row>,
+}
+
+/// A scenario and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What its works do, in a sentence.
+    pub about: String,
+    /// What a rate counts.
+    pub unit: Unit,
+    /// How it ended.
+    #[serde(flatten)]
+    pub result: RowResult,
+}
+
+/// How a scenario ended.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(clippy::exhaustive_enums, reason = "a scenario is measured, fails, or cannot be run here")]
+pub enum RowResult {
+    /// All works gave the right result and were measured.
+    Measured(Outcome),
+    /// A work failed or gave a wrong result.
+    Failed(String),
+    /// This machine or this choice of backends does not allow it.
+    Skipped(String),
+}
+
+impl Report {
+    /// Whether every scenario was measured or skipped with a reason.
+    pub fn succeeded(&self) -> bool {
+        self.scenarios.iter().all(|row| !matches!(row.result, RowResult::Failed(_)))
+    }
+
+    /// The whole report as JSON, slices included.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+}
+
+/// The columns of [`head`] and [`Row`]'s text.
+const SCENARIO: usize = 24;
+const NAME: usize = 8;
+const RATE: usize = 15;
+const RATIO: usize = 22;
+
+/// The line above the rows.
+pub fn head() -> String {
+    format!(
+        "{:SCENARIO$} {:NAME$} {:>RATE$}  {:RATIO$} {:24} {:14} to first",
+        "scenario", "work", "rate", "ratio [95 %]", "reference", "goal"
+    )
+}
+
+impl Row {
+    /// The row as lines of a table; without ratios where `claims` is false.
+    pub fn to_text(&self, claims: bool) -> String {
+        let mut text = String::new();
+        match &self.result {
+            RowResult::Failed(why) => line(&mut text, &self.scenario, &format!("FAILED   {why}")),
+            RowResult::Skipped(why) => line(&mut text, &self.scenario, &format!("skipped  {why}")),
+            RowResult::Measured(outcome) => {
+                let mut scenario = self.scenario.as_str();
+                for measured in &outcome.entrants {
+                    let columns = columns(measured, self.unit, claims);
+                    line(&mut text, scenario, &columns);
+                    scenario = "";
+                }
+                line(&mut text, "", &format!("results equal, hash {:08x}", outcome.hash));
+            }
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, scenario: &str, rest: &str) {
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "{}", format!("{scenario:SCENARIO$} {rest}").trim_end());
+}
+
+fn columns(measured: &Measured, unit: Unit, claims: bool) -> String {
+    let Measured { name, reference, goal, rate, ratio, to_first, .. } = measured;
+    let rate = rate.map_or_else(String::new, |rate| in_units(rate.median, unit));
+    let Some(reference) = reference else {
+        return format!("{:NAME$} {rate:>RATE$}  {:RATIO$} {name}", "-", "reference");
+    };
+    let shown = |summary: &Option<Summary>| {
+        summary.filter(|_| claims).map_or("-".to_owned(), |s| Ratio(s).to_string())
+    };
+    let goal = match (goal, ratio) {
+        (Some(goal), Some(ratio)) if claims => format!("{goal} {}", Standing(ratio.against(*goal))),
+        _ => "-".to_owned(),
+    };
+    let to_first = to_first.filter(|_| claims).map_or(String::new(), |s| format!("{:.2}", s.median));
+    format!("{name:NAME$} {rate:>RATE$}  {:RATIO$} {reference:24} {goal:14} {to_first}", shown(ratio))
+}
+
+struct Ratio(Summary);
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { median, interval, .. } = self.0;
+        write!(f, "{median:.3}")?;
+        match interval {
+            Some(interval) => write!(f, " [{:.3}, {:.3}]", interval.low, interval.high),
+            None => f.write_str(" [too few]"),
+        }
+    }
+}
+
+struct Standing(Verdict);
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Open => "undecided",
+        })
+    }
+}
+
+/// A rate with three digits and its unit.
+fn in_units(rate: f64, unit: Unit) -> String {
+    let (scaled, prefix) = match rate {
+        r if r >= 1e9 => (r / 1e9, "G"),
+        r if r >= 1e6 => (r / 1e6, "M"),
+        r if r >= 1e3 => (r / 1e3, "k"),
+        r => (r, ""),
+    };
+    let digits = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+    let unit = match unit {
+        Unit::Bytes => "B",
+        Unit::Appends => "appends",
+        Unit::Records => "records",
+        Unit::Lookups => "lookups",
+    };
+    let gap = if prefix.is_empty() || unit == "B" { "" } else { " " };
+    format!("{scaled:.digits$} {prefix}{gap}{unit}/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contest::Slice;
+    use crate::stats::Interval;
+
+    fn summary(median: f64) -> Option<Summary> {
+        let interval = Interval { low: median * 0.9, high: median * 1.1, confidence: 0.96 };
+        Some(Summary { count: 15, median, interval: Some(interval) })
+    }
+
+    fn row() -> Row {
+        let measured = |name: &str, reference: Option<&str>, ratio, to_first| Measured {
+            name: name.to_owned(),
+            reference: reference.map(str::to_owned),
+            goal: reference.map(|_| 0.9),
+            rate: summary(2.5e9),
+            ratio,
+            to_first,
+            slices: vec![Slice { units: 5, seconds: 0.5 }],
+        };
+        let outcome = Outcome {
+            hash: 0xBEEF,
+            entrants: vec![
+                measured("pwrite + CRC", None, None, None),
+                measured("std", Some("pwrite + CRC"), summary(1.0), None),
+                measured("memory", Some("pwrite + CRC"), summary(0.5), summary(0.25)),
+            ],
+        };
+        Row {
+            scenario: "append-16k".to_owned(),
+            about: String::new(),
+            unit: Unit::Bytes,
+            result: RowResult::Measured(outcome),
+        }
+    }
+
+    #[test]
+    fn a_row_shows_rate_ratio_interval_reference_and_goal() {
+        let text = row().to_text(true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("append-16k") && lines[0].ends_with("pwrite + CRC"), "{text}");
+        assert!(lines[1].contains("2.50 GB/s") && lines[1].contains("1.000 [0.900, 1.100]"), "{text}");
+        assert!(lines[1].contains("0.9 met"), "{text}");
+        assert!(lines[2].contains("0.9 MISSED") && lines[2].ends_with("0.25"), "{text}");
+        assert!(lines[3].ends_with("hash 0000beef"), "{text}");
+        assert_eq!(head().find("reference"), lines[1].find("pwrite"));
+    }
+
+    #[test]
+    fn a_tiny_run_claims_nothing() {
+        let text = row().to_text(false);
+        assert!(!text.contains("1.000") && !text.contains("met") && !text.contains("0.25"), "{text}");
+        assert!(text.contains("hash 0000beef"));
+    }
+
+    #[test]
+    fn failed_and_skipped_scenarios_say_why() {
+        let with = |result| Row { result, ..row() };
+        assert!(with(RowResult::Failed("no space".to_owned())).to_text(true).contains("FAILED   no space"));
+        assert!(
+            with(RowResult::Skipped("no memory".to_owned())).to_text(true).contains("skipped  no memory")
+        );
+    }
+
+    #[test]
+    fn json_holds_every_slice() {
+        let json = serde_json::to_value(row()).unwrap();
+        assert_eq!(json["unit"], "bytes");
+        assert_eq!(json["measured"]["entrants"][1]["slices"][0]["units"], 5);
+        assert_eq!(json["measured"]["entrants"][1]["ratio"]["interval"]["low"], 0.9);
+    }
+
+    #[test]
+    fn rates_keep_three_digits() {
+        assert_eq!(in_units(2.345e9, Unit::Bytes), "2.35 GB/s");
+        assert_eq!(in_units(23.45e6, Unit::Records), "23.4 M records/s");
+        assert_eq!(in_units(234.5e3, Unit::Lookups), "234 k lookups/s");
+        assert_eq!(in_units(5.0, Unit::Appends), "5.00 appends/s");
+    }
+}

@@ -1,0 +1,77 @@
+//! Scenarios run tiny: what counts is that results are right and that nothing is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kseg_bench::{Bench, Plan, Row, RowResult, Scale, named};
+use kseg_io_backends::Backend;
+
+const PLAN: Plan = Plan { rounds: 2, slice: Duration::from_millis(1) };
+
+fn run(backends: &[&str], scenarios: &str) -> Vec<Row> {
+    let backends = backends.iter().map(|name| kseg_io_backends::open(name).unwrap()).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let rows = run_in(backends, scenarios, dir.path(), u64::MAX);
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "a run removes its files");
+    rows
+}
+
+fn run_in(backends: Vec<Arc<dyn Backend>>, scenarios: &str, dir: &std::path::Path, memory: u64) -> Vec<Row> {
+    let mut bench = Bench::new(backends, dir, Scale::TINY, memory).unwrap();
+    named(scenarios).unwrap().iter().map(|scenario| bench.run(scenario, PLAN)).collect()
+}
+
+fn names(row: &Row) -> Vec<&str> {
+    match &row.result {
+        RowResult::Measured(outcome) => {
+            outcome.entrants.iter().map(|entrant| entrant.name.as_str()).collect()
+        }
+        other => panic!("{}: {other:?}", row.scenario),
+    }
+}
+
+#[test]
+fn every_scenario_gives_equal_results_on_std_and_memory() {
+    for row in run(&["std", "memory"], "default") {
+        assert!(names(&row).len() >= 2, "{}", row.scenario);
+    }
+}
+
+#[test]
+fn a_backend_stands_beside_the_loop_of_its_medium() {
+    let rows = run(&["std", "memory"], "append-16k");
+    assert_eq!(names(&rows[0]), ["pwrite + CRC", "std", "memory copy + CRC", "memory"]);
+    let RowResult::Measured(outcome) = &rows[0].result else { panic!("measured") };
+    assert_eq!(outcome.entrants[3].reference.as_deref(), Some("memory copy + CRC"));
+    assert!(outcome.entrants[3].to_first.is_some());
+}
+
+#[test]
+fn one_backend_twice_has_one_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let backends = vec![kseg_io_backends::open("memory").unwrap(), kseg_io_backends::open("memory").unwrap()];
+    let rows = run_in(backends, "lookup", dir.path(), u64::MAX);
+    assert_eq!(names(&rows[0]), ["search + memory copy", "memory", "memory"]);
+}
+
+#[test]
+fn what_needs_files_is_skipped_where_there_are_none() {
+    let rows = run(&["memory"], "append-durable-4k,append-16k");
+    assert!(
+        matches!(&rows[0].result, RowResult::Skipped(why) if why.contains("File")),
+        "{:?}",
+        rows[0].result
+    );
+    assert!(matches!(&rows[1].result, RowResult::Measured(_)));
+}
+
+#[test]
+fn a_log_that_does_not_fit_into_memory_is_not_called_hot() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = run_in(vec![kseg_io_backends::open("std").unwrap()], "lookup", dir.path(), 100 << 20);
+    assert!(
+        matches!(&rows[0].result, RowResult::Skipped(why) if why.contains("memory")),
+        "{:?}",
+        rows[0].result
+    );
+}

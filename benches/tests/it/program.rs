@@ -1,0 +1,71 @@
+//! The program as it is called.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str], dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kseg-bench")).args(arguments).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_tiny_run_prints_where_it_ran_and_writes_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let output =
+        bench(&["--tiny", "--scenarios", "append-16k,encode-100x100b", "--json", "out.json"], dir.path());
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
+    for word in
+        ["machine", "kernel", "file system", "fdatasync", "extending", "build", "append-16k", "results equal"]
+    {
+        assert!(printed.contains(word), "{word} in {printed}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("out.json")).unwrap()).unwrap();
+    assert_eq!(json["tiny"], true);
+    assert_eq!(json["scenarios"][0]["scenario"], "append-16k");
+    assert_eq!(json["scenarios"][0]["measured"]["entrants"][0]["slices"].as_array().unwrap().len(), 2);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "only the report is left");
+}
+
+#[test]
+fn two_runs_have_the_same_hashes() {
+    let dir = tempfile::tempdir().unwrap();
+    let hashes = || {
+        let printed = text(&bench(&["--tiny", "--scenarios", "append*,lookup"], dir.path()).stdout);
+        let lines: Vec<String> =
+            printed.lines().filter(|line| line.contains("hash")).map(str::to_owned).collect();
+        assert_eq!(lines.len(), 4, "{printed}");
+        lines
+    };
+    assert_eq!(hashes(), hashes());
+}
+
+#[test]
+fn the_list_names_what_runs_by_default_and_what_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = text(&bench(&["--list"], dir.path()).stdout);
+    assert!(printed.lines().any(|line| line == "lookup"), "{printed}");
+    assert!(printed.lines().any(|line| line == "encode-codecs-1000x1k (on request)"), "{printed}");
+}
+
+#[test]
+fn nonsense_is_refused_with_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--scenarios", "no-such"], "no-such"),
+        (&["--backends", "floppy"], "floppy"),
+        (&["--rounds", "0"], "round"),
+        (&["--seconds", "0"], "length"),
+        (&["--dir", "not/there"], "not/there"),
+    ];
+    for (arguments, word) in cases {
+        let output = bench(arguments, dir.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(word), "{arguments:?}: {}", text(&output.stderr));
+    }
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
+}
