@@ -74,7 +74,7 @@ pub struct LogDir {
     log_starts: Offsets,
     high_watermarks: Offsets,
     logs: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
-    /// Released, and its file removed, when this is dropped.
+    /// Released when this is dropped.
     _lock: Box<dyn Held>,
 }
 
@@ -299,6 +299,8 @@ impl LogDir {
             names.sync_dir(&self.path)?;
             report.clean = true;
         }
+        // As Kafka does: the file goes, then the lock on it.
+        self.options.backend.names().remove(&self.path.join(LOCK))?;
         Ok(report)
     }
 }

@@ -179,6 +179,9 @@ impl Segment {
             let Some(batch) = walk.next() else { break };
             let batch = batch.map_err(|e| Error::corrupt(&self.path(), position, e))?;
             let header = batch.header();
+            if position == 0 {
+                tail.first_timestamp = Some(header.max_timestamp());
+            }
             if header.max_timestamp() > so_far.timestamp {
                 so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
                 tail.largest = Some(so_far);

@@ -152,6 +152,7 @@ fn seg_01_the_file_never_exceeds_what_a_position_can_name() {
     file.submit(Op::SetLen { len: SIZE }).wait().result.expect("lengthened");
     let open = |size| Segment::open(backend.clone(), dir.path(), Offset::ZERO, config(4096, 1024), 0, size);
     let near = open(SIZE).expect("a segment");
+    near.activate().expect("active");
     let check = |appending| {
         near.roll_check(0, appending, None, Offset::new(1), 2_147_483_647, i64::MAX).expect("a check")
     };

@@ -1,0 +1,203 @@
+use kseg_format::{Batches, LeaderEpoch, Offset, Origin, Timestamp};
+
+use crate::support::*;
+
+#[test]
+fn seg_03_a_set_of_batches_larger_than_a_segment_is_refused() {
+    let bench = Bench::new(&[("internal.segment.bytes", "1000"), ("max.message.bytes", "1048576")]);
+    let log = bench.open();
+    let before = bench.files();
+    let refused =
+        log.append_as_leader(batch(1, 1, 1001), LeaderEpoch::new(0), Origin::Client).expect_err("too large");
+    assert_eq!(refused.kafka_name(), "RecordBatchTooLargeException");
+    assert!(refused.to_string().contains("1001") && refused.to_string().contains("1000"), "{refused}");
+    assert_eq!((offsets(&log), bases(&log)), ((0, 0, 0), vec![0]));
+    // The epoch of the refused batch stays, as in Kafka.
+    assert_eq!(bench.files().len(), before.len());
+    assert_eq!(lead(&log, 1, 1, 1000).size, 1000);
+}
+
+#[test]
+fn a_batch_above_max_message_bytes_is_refused_from_a_client_and_taken_from_a_leader() {
+    let bench = Bench::new(&[("max.message.bytes", "200")]);
+    let log = bench.open();
+    let refused =
+        log.append_as_leader(batch(1, 1, 201), LeaderEpoch::new(0), Origin::Client).expect_err("too large");
+    assert_eq!(refused.kafka_name(), "RecordTooLargeException");
+    log.append_as_follower(batch(1, 1, 201).freeze(), LeaderEpoch::new(0))
+        .expect("log_edge_138: followers take it");
+}
+
+#[test]
+fn seg_04_a_lowered_segment_size_holds_for_the_next_append() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    for _ in 0..5 {
+        lead(&log, 1, 1, 1000);
+    }
+    log.update_config(config(&[("internal.segment.bytes", "1000")]));
+    lead(&log, 1, 1, 100);
+    assert_eq!(bases(&log), [0, 5]);
+    assert_eq!(bench.size_of("00000000000000000000.log"), Some(5000));
+}
+
+#[test]
+fn seg_01_equality_with_segment_bytes_does_not_roll() {
+    let bench = Bench::new(&[("internal.segment.bytes", "3000")]);
+    let log = bench.open();
+    for _ in 0..7 {
+        lead(&log, 1, 1, 1000);
+    }
+    assert_eq!(bases(&log), [0, 3, 6]);
+}
+
+#[test]
+fn idx_04_a_segment_rolls_when_a_relative_offset_would_overflow() {
+    const M: i64 = i32::MAX as i64;
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    follow(&log, 0, 0).expect("an append");
+    follow(&log, M, M).expect("an append");
+    assert_eq!(bases(&log), [0]);
+    follow(&log, M + 1, M + 3).expect("an append");
+    assert_eq!(bases(&log), [0, M + 1]);
+    assert!(bench.size_of("00000000002147483648.log").is_some());
+
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    follow(&log, 0, 0).expect("an append");
+    follow(&log, M - 7, M + 3).expect("an append");
+    assert_eq!(bases(&log), [0, M - 7]);
+}
+
+#[test]
+fn log_07_given_offsets_have_to_go_on_from_the_log_end() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    follow(&log, 0, 99).expect("an append");
+    let size = log.size();
+    let refused = follow(&log, 90, 95).expect_err("below the log end");
+    assert_eq!(refused.kafka_name(), "UnexpectedAppendOffsetException");
+    assert!(refused.to_string().contains("90") && refused.to_string().contains("100"), "{refused}");
+    // Kafka compares last offsets: that of the second batch has to be above that of the first.
+    let mut two = batch_at(100, 4, 1, 100);
+    two.extend_from_slice(&batch_at(101, 3, 1, 100));
+    let refused = log.append_as_follower(two.freeze(), LeaderEpoch::new(0)).expect_err("out of order");
+    assert_eq!(refused.kafka_name(), "OffsetsOutOfOrderException");
+    assert_eq!((log.size(), log.log_end_offset().get()), (size, 100));
+    follow(&log, 120, 125).expect("gaps are legal");
+    assert_eq!(log.log_end_offset().get(), 126);
+}
+
+#[test]
+fn log_14_records_whose_time_is_absurd_are_refused() {
+    let bench = Bench::new(&[
+        ("message.timestamp.before.max.ms", "3600000"),
+        ("message.timestamp.after.max.ms", "60000"),
+    ]);
+    let log = bench.open(); // the clock shows 10000000
+    let append = |time| log.append_as_leader(batch(1, time, 100), LeaderEpoch::new(0), Origin::Client);
+    for (time, accepted) in
+        [(6_400_000, true), (6_399_999, false), (10_060_000, true), (10_060_001, false), (-1, true)]
+    {
+        match append(time) {
+            Ok(_) => assert!(accepted, "{time}"),
+            Err(e) => {
+                assert!(!accepted, "{time}: {e}");
+                assert_eq!(e.kafka_name(), "RecordValidationException");
+                assert!(e.to_string().contains('0'), "it names the index of the record: {e}");
+            }
+        }
+    }
+    log.update_config(config(&[("message.timestamp.type", "LogAppendTime")]));
+    let info = append(0).expect("the record's time does not count");
+    assert_eq!(info.log_append_time, Some(Timestamp::new(10_000_000)));
+}
+
+#[test]
+fn a_flipped_bit_is_refused_and_names_its_batch() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    let mut two = batch_at(0, 1, 1, 100);
+    two.extend_from_slice(&batch_at(1, 1, 1, 100));
+    two[190] ^= 4;
+    let refused = log.append_as_follower(two.freeze(), LeaderEpoch::new(0)).expect_err("a wrong checksum");
+    assert_eq!(refused.kafka_name(), "CorruptRecordException");
+    assert!(refused.to_string().contains("byte 100"), "{refused}");
+    assert_eq!(log.size(), 0);
+}
+
+#[test]
+fn an_incomplete_batch_at_the_end_is_left_out() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    let mut bytes = batch_at(0, 2, 1, 100);
+    bytes.extend_from_slice(&batch_at(2, 1, 1, 100)[..60]);
+    let info = log.append_as_follower(bytes.freeze(), LeaderEpoch::new(0)).expect("an append");
+    assert_eq!((info.size, info.last_offset), (100, Some(Offset::new(1))));
+    let none = log
+        .append_as_leader(batch(1, 1, 100).split_to(40), LeaderEpoch::new(0), Origin::Client)
+        .expect("nothing");
+    assert_eq!((none.last_offset, log.log_end_offset().get()), (None, 2));
+}
+
+#[test]
+fn log_edge_135_and_230_a_follower_leaves_out_newer_epochs() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    let with_epoch = |base, epoch| {
+        let mut bytes = batch_at(base, 1, 1, 100);
+        let mut batch = kseg_format::BatchMut::parse(&mut bytes).expect("a batch");
+        batch.set_leader_epoch(Some(LeaderEpoch::new(epoch))).expect("set");
+        bytes
+    };
+    let mut three = with_epoch(0, 3);
+    three.extend_from_slice(&with_epoch(1, 5));
+    three.extend_from_slice(&with_epoch(2, 3));
+    let info = log.append_as_follower(three.freeze(), LeaderEpoch::new(3)).expect("an append");
+    assert_eq!((info.last_offset, log.log_end_offset().get()), (Some(Offset::ZERO), 1));
+    assert_eq!(log.latest_epoch(), Some(LeaderEpoch::new(3)));
+    let info = log.append_as_follower(with_epoch(1, 9).freeze(), LeaderEpoch::new(3)).expect("no error");
+    assert_eq!((info.last_offset, log.log_end_offset().get()), (None, 1));
+}
+
+#[test]
+fn log_edge_277_a_leader_stamps_its_epoch_and_a_follower_keeps_it() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(72), Origin::Client).expect("an append");
+    let bytes = bytes_of(&log, 0).expect("data");
+    let epoch = Batches::new(&bytes).next().expect("a batch").expect("whole").header().leader_epoch();
+    assert_eq!(epoch, Some(LeaderEpoch::new(72)));
+    let end = log.end_offset_for_epoch(LeaderEpoch::new(72)).expect("known");
+    assert_eq!(end.end_offset, Offset::new(1));
+}
+
+#[test]
+fn an_append_below_the_base_of_the_active_segment_is_refused() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    lead(&log, 1, 1, 100);
+    assert_eq!(log.roll(Some(Offset::new(10))).expect("a roll"), Offset::new(10));
+    assert_eq!(log.log_end_offset().get(), 1);
+    assert!(log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client).is_err());
+    assert!(follow(&log, 5, 12).is_err());
+    assert_eq!(log.size(), 100);
+    follow(&log, 10, 12).expect("from the base on");
+}
+
+#[test]
+fn log_edge_86_to_89_rolls() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    log.roll(None).expect("an empty active segment is replaced");
+    assert_eq!(bases(&log), [0]);
+    assert!(bench.size_of("00000000000000000000.log.deleted").is_some());
+    lead(&log, 1, 1, 100);
+    assert_eq!(log.roll(None).expect("a roll"), Offset::new(1));
+    lead(&log, 1, 1, 100);
+    assert_eq!(log.roll(Some(Offset::new(1))).expect("the log end wins"), Offset::new(2));
+    // log_edge_144: a snapshot at each base but the first.
+    assert!(bench.size_of("00000000000000000001.snapshot").is_some());
+    assert_eq!(bench.size_of("00000000000000000002.snapshot"), Some(10));
+}

@@ -1,0 +1,66 @@
+use std::sync::Arc;
+
+use kseg_format::{LeaderEpoch, Offset, Origin};
+use kseg_io_backends::{Call, Fault, Faulty, Metered};
+
+use crate::support::*;
+
+#[test]
+fn an_append_is_one_write_and_no_other_call() {
+    let metered = Arc::new(Metered::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(metered.clone(), &[]);
+    let log = bench.open();
+    lead(&log, 1, 1, 1000); // opens what is opened lazily, writes the epoch
+    let before = metered.total();
+    for n in 0..20 {
+        lead(&log, 1, n, 1000);
+    }
+    assert_eq!(metered.total() - before, 20);
+}
+
+#[test]
+fn a_failed_flush_makes_the_log_read_only_until_it_is_opened_again() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let log = bench.open();
+    lead(&log, 1, 1, 100);
+    faulty.inject(Fault::on(Call::Flush).role("log"));
+    let failed = log.flush(false).expect_err("a failed sync");
+    assert_eq!(failed.kafka_name(), "IOException");
+    assert!(failed.to_string().contains("00000000000000000000.log"), "{failed}");
+    assert_eq!(log.recovery_point().get(), 0);
+    let refused =
+        log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client).expect_err("fenced");
+    assert_eq!(refused.kafka_name(), "KafkaStorageException");
+    assert!(log.flush(false).is_err() && log.roll(None).is_err());
+    assert_eq!(read(&log, 0), (0, 100));
+    log.abandon();
+    let log = bench.open_unclean(0);
+    assert_eq!(lead(&log, 1, 1, 100).first_offset, Some(Offset::new(1)));
+}
+
+#[test]
+fn a_failed_write_uses_no_offset() {
+    for short in [false, true] {
+        let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+        let bench = Bench::on(faulty.clone(), &[]);
+        let log = bench.open();
+        lead(&log, 1, 1, 100);
+        if short {
+            faulty.inject(Fault::on(Call::Write).role("log").short(40));
+        } else {
+            faulty.inject(Fault::on(Call::Write).role("log"));
+        }
+        let result = log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client);
+        if short {
+            // A short write is continued.
+            assert_eq!(result.expect("an append").first_offset, Some(Offset::new(1)));
+        } else {
+            result.expect_err("a failed write");
+            assert_eq!((log.log_end_offset().get(), read(&log, 0)), (1, (0, 100)));
+            log.abandon();
+            let log = bench.open_unclean(0);
+            assert_eq!(log.log_end_offset().get(), 1);
+        }
+    }
+}

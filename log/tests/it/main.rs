@@ -1,0 +1,11 @@
+//! Behaviour of a log, one module a behaviour.
+
+mod append;
+mod dir;
+mod faults;
+mod read;
+mod reopen;
+mod retain;
+mod support;
+mod truncate;
+mod writer;
