@@ -10,8 +10,8 @@
 //! - Memory grows with what has really been decoded and with the bytes really present, never by a length that stands
 //!   in them.
 //! - What Kafka refuses is refused. What it takes is taken, but for a few things that no writer makes: an lz4 block
-//!   that decodes to nothing, a second snappy header with a wrong magic, a small zstd frame that asks for a window
-//!   beyond 128 MiB.
+//!   that decodes to nothing or has a match at distance 0, a second snappy header with a wrong magic, a small zstd
+//!   frame that asks for a window beyond 128 MiB.
 //!
 //! Source: Kafka `org.apache.kafka.common.compress`; snappy-java, zstd-jni and `java.util.zip` under it.
 
@@ -115,7 +115,7 @@ pub(crate) fn compress(
         #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
         _ => return Err(EncodeError::CodecDisabled { codec }),
     };
-    compressed.map_err(|what| {
+    compressed.map_err(|what: Cow<'static, str>| {
         out.truncate(start);
         EncodeError::codec(codec, what)
     })

