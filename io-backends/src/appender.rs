@@ -1,7 +1,9 @@
 //! [`Appender`]: the append side of one file, with its three marks and its fence.
 //!
 //! [`PlainAppender`] stands on files whose writes need no alignment. Its appends are written when they return, so
-//! accepted and stable are one. Lock order: the sync lock, then the writer lock; neither is held while the other
+//! accepted and stable are one. What its writer and its sync know of the marks they hold under their own locks, and
+//! only publish through the marks: they never load what they store. (A model depends on that, too: loom forgets that
+//! another thread has loaded an atomic once the storing thread loads it.) Lock order: the sync lock, then the writer lock; neither is held while the other
 //! side waits for the device, except that a truncation waits for the sync that is going on.
 
 use std::fmt::Debug;
@@ -89,8 +91,8 @@ pub fn appender(file: Arc<dyn RawFile>, len: u64) -> Result<Arc<dyn Appender>, I
     Ok(Arc::new(PlainAppender {
         file,
         marks: Marks::new(len),
-        writer: Mutex::new(()),
-        sync: Mutex::new(Synced::Never),
+        writer: Mutex::new(len),
+        sync: Mutex::new(Synced { durable: 0, ever: false }),
         resized: AtomicBool::new(false),
     }))
 }
@@ -100,19 +102,20 @@ pub fn appender(file: Arc<dyn RawFile>, len: u64) -> Result<Arc<dyn Appender>, I
 struct PlainAppender {
     file: Arc<dyn RawFile>,
     marks: Marks,
-    /// Held across the write of an append and the cut of a truncation.
-    writer: Mutex<()>,
+    /// The accepted mark. Held across the write of an append and the cut of a truncation.
+    writer: Mutex<u64>,
     /// Held across a sync, so that there is at most one in flight.
     sync: Mutex<Synced>,
     /// Set by a cut, whose length no sync has covered yet.
     resized: AtomicBool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Synced {
-    /// Not through this appender: what is there may be in a cache only.
-    Never,
-    Once,
+#[derive(Debug)]
+struct Synced {
+    /// The durable mark.
+    durable: u64,
+    /// Whether there was a sync through this appender. Before it, what is there may be in a cache only.
+    ever: bool,
 }
 
 impl PlainAppender {
@@ -152,9 +155,9 @@ impl PlainAppender {
 
 impl Appender for PlainAppender {
     fn append(&self, data: Gather) -> Result<Range<u64>, IoError> {
-        let _writing = self.writer.lock();
+        let mut accepted = self.writer.lock();
         self.marks.check("append", || self.file.path())?;
-        let start = self.marks.accepted();
+        let start = *accepted;
         let size = data.len();
         let Some(end) = start.checked_add(size).filter(|end| *end <= LEN_MAX) else {
             let error =
@@ -163,6 +166,7 @@ impl Appender for PlainAppender {
         };
         match write_all(&*self.file, start, data) {
             Ok(_) => {
+                *accepted = end;
                 self.marks.accept(end);
                 Ok(start..end)
             }
@@ -188,8 +192,7 @@ impl Appender for PlainAppender {
             match self.file.read_at(&mut into[done..done + want], place)? {
                 0 => {
                     // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that.
-                    let _writing = self.writer.lock();
-                    let now = self.marks.accepted();
+                    let now = *self.writer.lock();
                     if now >= accepted {
                         let why = format!("the file ends before its accepted mark, {accepted}");
                         let error =
@@ -209,12 +212,12 @@ impl Appender for PlainAppender {
         let target = self.marks.stable();
         // Pairs with the store in `cut_file`: a cut seen here happened before the sync below.
         let resized = self.resized.swap(false, Ordering::AcqRel);
-        if *synced == Synced::Once && !resized && self.marks.durable() >= target {
-            return Ok(self.marks.durable());
+        if synced.ever && !resized && synced.durable >= target {
+            return Ok(synced.durable);
         }
         match self.file.submit(Op::Flush { metadata: resized }).wait().result {
             Ok(_) => {
-                *synced = Synced::Once;
+                *synced = Synced { durable: target, ever: true };
                 self.marks.sync_to(target);
                 Ok(target)
             }
@@ -225,24 +228,25 @@ impl Appender for PlainAppender {
     }
 
     fn truncate(&self, len: u64) -> Result<(), IoError> {
-        let _syncing = self.sync.lock();
-        let _writing = self.writer.lock();
+        let mut synced = self.sync.lock();
+        let mut accepted = self.writer.lock();
         self.marks.check("truncate", || self.file.path())?;
-        let accepted = self.marks.accepted();
-        if len > accepted {
-            let why = format!("cannot truncate to {len}: the file ends at {accepted}");
+        if len > *accepted {
+            let why = format!("cannot truncate to {len}: the file ends at {accepted}", accepted = *accepted);
             return Err(IoError::because("truncate", self.file.path(), io::ErrorKind::InvalidInput, why));
         }
         self.cut_or_fence("truncate", len)?;
-        self.marks.cut(len);
+        *accepted = len;
+        synced.durable = synced.durable.min(len);
+        self.marks.cut(len, synced.durable);
         Ok(())
     }
 
     fn seal(&self) -> Result<u64, IoError> {
         let _syncing = self.sync.lock();
-        let _writing = self.writer.lock();
+        let accepted = self.writer.lock();
         self.marks.check("seal", || self.file.path())?;
-        let len = self.marks.accepted();
+        let len = *accepted;
         self.cut_or_fence("seal", len)?;
         Ok(len)
     }

@@ -73,9 +73,8 @@ impl Marks {
         self.durable.store(to, Ordering::Release);
     }
 
-    /// The file was cut to `len`, which nothing passes any more. No append and no sync is going on.
-    pub(crate) fn cut(&self, len: u64) {
-        let durable = self.durable().min(len);
+    /// The file was cut to `len`, of which `durable` bytes are durable. No append and no sync is going on.
+    pub(crate) fn cut(&self, len: u64, durable: u64) {
         self.durable.store(durable, Ordering::Release);
         self.stable.store(len, Ordering::Release);
         self.accepted.store(len, Ordering::Release);
