@@ -1,4 +1,39 @@
 //! Kafka's record batches as bytes: build, view, check, walk; compression and CRC-32C.
+//!
+//! A log is a sequence of batches, each a header and records, and so is what a producer sends and a consumer gets.
+//! This crate knows their bytes and nothing of files. [`Batch`] is one in place, borrowed; [`Batches`] walks a buffer,
+//! [`frame`] a file; [`RecordBatchBuilder`] makes new ones; [`BatchMut`] changes a header in place; and
+//! [`assign_offsets`] does what a leader does before it stores what a client sent. Messages of magic 0 and 1, which
+//! came before batches, are read like them.
+//!
+//! What is read may be anything: nothing here panics on damaged bytes or reserves memory by a length that stands in
+//! them. Where Kafka 4.3.1 reads, this crate reads the same; where it refuses, this crate does, and
+//! [`DecodeError::kafka_name`] says with which exception.
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use kseg_format::{Batch, BatchOptions, Offset, RecordBatchBuilder, Timestamp};
+//!
+//! let options = BatchOptions { base_offset: Offset::new(40), ..BatchOptions::default() };
+//! let mut builder = RecordBatchBuilder::new(options);
+//! builder.append(Some(Timestamp::new(1_700_000_000_000)), Some(b"key"), Some(b"value"), &[])?;
+//! builder.append(Some(Timestamp::new(1_700_000_000_250)), Some(b"gone"), None, &[(b"why", Some(b"old"))])?;
+//! let mut bytes = BytesMut::new();
+//! builder.finish(&mut bytes)?;
+//!
+//! let batch = Batch::parse(&bytes)?.verify()?;
+//! assert_eq!(batch.last_offset(), Offset::new(41));
+//! let mut scratch = Vec::new(); // for compressed batches
+//! for record in batch.records(&mut scratch, 1 << 20)? {
+//!     let record = record?;
+//!     println!("{} {:?} {:?}", record.offset(), record.key(), record.value());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features
+//! `gzip`, `snappy`, `lz4` and `zstd`, all on by default. Without one its codec still has a name, and using it is an
+//! error that says so.
 #![forbid(unsafe_code)]
 
 mod batch;

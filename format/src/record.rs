@@ -171,12 +171,14 @@ pub(crate) struct Fault {
     remaining: usize,
     expected: Expected,
     found: Found,
+    /// Whether more bytes behind the last one could have made it right.
+    pub(crate) cut: bool,
 }
 
 impl Fault {
     #[cold]
     fn new(field: &'static str, remaining: usize, expected: Expected, found: Found) -> Fault {
-        Fault { field, remaining, expected, found }
+        Fault { field, remaining, expected, found, cut: false }
     }
 
     #[cold]
@@ -185,13 +187,15 @@ impl Fault {
             VarintFault::End => Found::Bytes(remaining as u64),
             VarintFault::Overlong => Found::Overlong,
         };
-        Fault { field, remaining, expected: Expected::Words("a variable-length integer"), found }
+        let expected = Expected::Words("a variable-length integer");
+        Fault { field, remaining, expected, found, cut: fault == VarintFault::End }
     }
 
-    /// The same fault, seen from bytes that go on for `more` behind those it was found in.
+    /// The same fault of a record that is all there, seen from bytes that go on for `more` behind it.
     #[cold]
     fn inside(mut self, more: usize) -> Fault {
         self.remaining += more;
+        self.cut = false;
         self
     }
 
@@ -229,7 +233,8 @@ pub(crate) fn take_record<'s>(data: &mut &'s [u8]) -> Result<RawRecord<'s>, Faul
     };
     if length < 0 || length as usize > rest.len() {
         let expected = Expected::Between(0, rest.len() as i64);
-        return Err(Fault::new("record length", start.len(), expected, Found::Value(i64::from(length))));
+        let fault = Fault::new("record length", start.len(), expected, Found::Value(i64::from(length)));
+        return Err(Fault { cut: length > 0, ..fault });
     }
     let (body, after) = rest.split_at(length as usize);
     match take_body(body) {

@@ -3,7 +3,7 @@
 use std::iter::FusedIterator;
 
 use crate::batch::Batch;
-use crate::batch::header::{BATCH_OVERHEAD, RECORDS_COUNT};
+use crate::batch::header::{BATCH_OVERHEAD, BatchHeader, RECORDS_COUNT};
 use crate::codec::{Codec, TimestampType};
 use crate::compression;
 use crate::error::{DecodeError, Expected, Found, Place};
@@ -85,18 +85,31 @@ impl<'s> V2Records<'s> {
                 return Err(negative_count(count));
             }
             scratch.clear();
-            compression::decompress(codec, header.magic(), payload, scratch, limit)?;
+            let decompressed = compression::decompress(codec, header.magic(), payload, scratch, limit);
+            if let Err(error @ DecodeError::Codec { .. }) = decompressed {
+                // Kafka decodes while it decompresses, so a record that is wrong in front of the codec's fault comes
+                // first.
+                let front = V2Records::over(header, scratch, count.max(0));
+                return Err(front.definite_fault().unwrap_or(error));
+            }
+            decompressed?;
             &scratch[..]
         };
         if count < 0 {
             return Err(negative_count(count));
         }
-        Ok(V2Records {
+        Ok(V2Records::over(header, data, count))
+    }
+
+    /// The records in these bytes, which are the batch's payload or what came out of it.
+    #[inline]
+    fn over(header: &BatchHeader, data: &'s [u8], count: i32) -> V2Records<'s> {
+        V2Records {
             data,
             total: data.len(),
             left: count,
             count,
-            compressed: codec != Codec::None,
+            compressed: header.attributes().is_compressed(),
             ended: false,
             base_offset: header.raw_base_offset(),
             base_timestamp: header.raw_base_timestamp(),
@@ -105,7 +118,21 @@ impl<'s> V2Records<'s> {
                 TimestampType::CreateTime => None,
             },
             base_sequence: header.raw_base_sequence(),
-        })
+        }
+    }
+
+    /// The first fault that is none of the bytes' early end.
+    #[cold]
+    fn definite_fault(mut self) -> Option<DecodeError> {
+        while self.left > 0 {
+            self.left -= 1;
+            match take_record(&mut self.data) {
+                Ok(_) => {}
+                Err(fault) if fault.cut => return None,
+                Err(fault) => return Some(self.fault(fault)),
+            }
+        }
+        self.end().and_then(Result::err)
     }
 
     /// The next record with its deltas as they stand there; the end is checked as [`Records`] says.

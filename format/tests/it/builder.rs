@@ -174,7 +174,10 @@ fn a_codec_that_is_off_is_named_and_a_level_out_of_range_as_well() {
         match codec {
             _ if !codec.is_enabled() => {
                 let message = result.unwrap_err().to_string();
-                assert_eq!(message, format!("{codec}: this build lacks the feature `{codec}` of kseg-format"));
+                assert_eq!(
+                    message,
+                    format!("{codec}: this build lacks the feature `{codec}` of kseg-format")
+                );
             }
             Codec::Gzip | Codec::Lz4 | Codec::Zstd => illegal(result),
             Codec::None | Codec::Snappy => assert!(result.is_ok()),

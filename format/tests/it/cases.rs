@@ -17,12 +17,17 @@ fn fmt_01_a_header_value_may_be_null_or_empty_but_a_header_key_not_null() {
         let record = records(&batch).unwrap().remove(0);
         assert_eq!(record.headers, [(b"h".to_vec(), value.clone())]);
         let mut builder = RecordBatchBuilder::new(BatchOptions::default());
-        builder.append(record.timestamp.map(Timestamp::new), Some(b"k"), Some(b"v"), &[(b"h", value.as_deref())]).unwrap();
+        builder
+            .append(record.timestamp.map(Timestamp::new), Some(b"k"), Some(b"v"), &[(b"h", value.as_deref())])
+            .unwrap();
         let mut out = BytesMut::new();
         builder.finish(&mut out).unwrap();
         assert_eq!(out[61..], bytes);
     }
-    assert_eq!(failure(&around(1, 0, &hex("14 00 00 00 02 6b 02 76 02 01 00"))), (0, "InvalidRecordException"));
+    assert_eq!(
+        failure(&around(1, 0, &hex("14 00 00 00 02 6b 02 76 02 01 00"))),
+        (0, "InvalidRecordException")
+    );
 }
 
 #[test]
@@ -81,9 +86,8 @@ fn fmt_04_the_lz4_header_checksum_leaves_out_the_magic() {
 #[test]
 fn fmt_05_the_count_and_the_records_must_agree() {
     let of = |codec| three(BatchOptions { codec, ..BatchOptions::default() });
-    let count = |batch: &[u8], count: i32| {
-        forge(batch, |bytes| bytes[57..61].copy_from_slice(&count.to_be_bytes()))
-    };
+    let count =
+        |batch: &[u8], count: i32| forge(batch, |bytes| bytes[57..61].copy_from_slice(&count.to_be_bytes()));
     let plain = of(Codec::None);
     assert_eq!(failure(&count(&plain, 4)), (3, "InvalidRecordException"));
     assert_eq!(failure(&count(&plain, 2)), (2, "InvalidRecordException"));
@@ -132,7 +136,13 @@ fn fmt_09_the_checksum_covers_the_bytes_from_the_attributes_on() {
         00000000000000000000003a0000000002716a618900000000000000000000000003e800000000000003e8ffffffff
         ffffffffffffffffffff0000000110000000026b027600");
     assert_eq!(golden.len(), 70);
-    assert_eq!(build(BatchOptions { leader_epoch: Some(kseg_format::LeaderEpoch::new(0)), ..BatchOptions::default() }, &[(1000, Some(b"k"), Some(b"v"))]), golden);
+    assert_eq!(
+        build(
+            BatchOptions { leader_epoch: Some(kseg_format::LeaderEpoch::new(0)), ..BatchOptions::default() },
+            &[(1000, Some(b"k"), Some(b"v"))]
+        ),
+        golden
+    );
     let valid = |bytes: &[u8]| Batch::parse(bytes).is_ok_and(|batch| batch.verify().is_ok());
     assert!(valid(&golden));
     for at in (0..8).chain(12..16) {
@@ -197,7 +207,10 @@ fn fmt_13_another_magic_is_never_read_as_magic_2() {
         bytes[16] = magic;
         let error = Batch::parse(&bytes).unwrap_err();
         assert_eq!(error.kafka_name(), "CorruptRecordException");
-        assert!(error.to_string().starts_with("magic at byte 16 of the batch: expected 0 to 2, found"), "{error}");
+        assert!(
+            error.to_string().starts_with("magic at byte 16 of the batch: expected 0 to 2, found"),
+            "{error}"
+        );
         assert!(Batches::new(&bytes).next().unwrap().is_err());
         assert!(kseg_format::frame(&bytes, bytes.len() as u64).is_err());
     }

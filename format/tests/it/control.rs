@@ -2,8 +2,8 @@
 
 use bytes::BytesMut;
 use kseg_format::{
-    BatchOptions, ControlType, EncodeError, EndTransactionMarker, LeaderEpoch, Offset, Producer, ProducerEpoch,
-    ProducerId, RecordBatchBuilder, Timestamp, kraft,
+    BatchOptions, ControlType, EncodeError, EndTransactionMarker, LeaderEpoch, Offset, Producer,
+    ProducerEpoch, ProducerId, RecordBatchBuilder, Timestamp, kraft,
 };
 
 use crate::support::records;
@@ -29,11 +29,8 @@ fn format_edge_39_a_marker_batch_has_78_bytes() {
 
 #[test]
 fn format_edge_40_and_139_control_records_in_the_wrong_batch() {
-    let producer = Some(Producer {
-        id: ProducerId::new(1),
-        epoch: ProducerEpoch::new(0),
-        base_sequence: None,
-    });
+    let producer =
+        Some(Producer { id: ProducerId::new(1), epoch: ProducerEpoch::new(0), base_sequence: None });
     let options = BatchOptions { producer, transactional: true, control: true, ..BatchOptions::default() };
     assert!(RecordBatchBuilder::new(options).append_marker(None, &MARKER).is_ok());
     for options in [
@@ -55,9 +52,7 @@ fn format_edge_183_a_leader_change_is_read_back() {
     let change = kraft::LeaderChange { version: 0, leader_id: 5, voters: vec![6], granting_voters: vec![] };
     let message = kraft::Message::LeaderChange(change);
     let mut out = BytesMut::new();
-    message
-        .encode_batch(Offset::new(983), Timestamp::new(1), Some(LeaderEpoch::new(20)), &mut out)
-        .unwrap();
+    message.encode_batch(Offset::new(983), Timestamp::new(1), Some(LeaderEpoch::new(20)), &mut out).unwrap();
     let read = &records(&out).unwrap()[0];
     assert_eq!(read.offset, 983);
     assert_eq!(read.key.as_deref(), Some(&[0, 0, 0, 2][..]));

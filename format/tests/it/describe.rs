@@ -2,9 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kseg_format::{
-    Batch, Batches, DecodeError, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp,
-};
+use kseg_format::{Batch, Batches, DecodeError, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::LIMIT;

@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use kseg_format::legacy::{self, LegacyOptions, LegacyRecord};
 use kseg_format::{
-    Batch, BatchOptions, Codec, EndTransactionMarker, LeaderEpoch, Offset, Producer, ProducerEpoch, ProducerId,
-    RecordBatchBuilder, Sequence, Timestamp, kraft,
+    Batch, BatchOptions, Codec, EndTransactionMarker, LeaderEpoch, Offset, Producer, ProducerEpoch,
+    ProducerId, RecordBatchBuilder, Sequence, Timestamp, kraft,
 };
 
 use crate::support::{build, hex, offsets, records, timestamps};
@@ -72,11 +72,7 @@ fn a_a_plain_batch_of_two_records_one_with_headers() {
 fn b_a_transactional_batch_whose_sequences_wrap() {
     let out = build(
         options_b(),
-        &[
-            (T0, Some(b"a"), Some(b"1")),
-            (T0 + 1, Some(b"b"), Some(b"2")),
-            (T0 - 1, Some(b"c"), None),
-        ],
+        &[(T0, Some(b"a"), Some(b"1")), (T0 + 1, Some(b"b"), Some(b"2")), (T0 - 1, Some(b"c"), None)],
     );
     assert_eq!(out, hex(B));
     let sequences: Vec<_> = records(&out).unwrap().iter().map(|record| record.sequence.unwrap()).collect();
@@ -230,8 +226,7 @@ fn a_leader_change_batch() {
         granting_voters: vec![1],
     });
     let mut out = BytesMut::new();
-    let size =
-        message.encode_batch(Offset::ZERO, Timestamp::new(T0), Some(LeaderEpoch::new(3)), &mut out);
+    let size = message.encode_batch(Offset::ZERO, Timestamp::new(T0), Some(LeaderEpoch::new(3)), &mut out);
     assert_eq!(size, Ok(96));
     assert_eq!(out, expected);
 }

@@ -2,8 +2,8 @@
 
 use bytes::BytesMut;
 use kseg_format::{
-    Batch, BatchHeader, BatchMut, BatchOptions, LeaderEpoch, Magic, Offset, Producer, ProducerEpoch, ProducerId,
-    RecordBatchBuilder, Sequence, Timestamp, TimestampType,
+    Batch, BatchHeader, BatchMut, BatchOptions, LeaderEpoch, Magic, Offset, Producer, ProducerEpoch,
+    ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType,
 };
 
 use crate::support::{at, forge, hex, offsets, records, three, timestamps};

@@ -2,8 +2,8 @@
 
 use bytes::BytesMut;
 use kseg_format::{
-    Batch, BatchHeader, BatchOptions, Batches, Codec, ControlKey, ControlType, EndTransactionMarker, LeaderRules,
-    Offset, Origin, RecordBatchBuilder, Timestamp, TimestampType, assign_offsets, frame, kraft,
+    Batch, BatchHeader, BatchOptions, Batches, Codec, ControlKey, ControlType, EndTransactionMarker,
+    LeaderRules, Offset, Origin, RecordBatchBuilder, Timestamp, TimestampType, assign_offsets, frame, kraft,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -33,9 +33,7 @@ fn batch(rows: &[Row], options: BatchOptions) -> BytesMut {
     for (timestamp, key, value, headers) in rows {
         let headers: Vec<(&[u8], Option<&[u8]>)> =
             headers.iter().map(|(name, value)| (&name[..], value.as_deref())).collect();
-        builder
-            .append(Timestamp::from_raw(*timestamp), key.as_deref(), value.as_deref(), &headers)
-            .unwrap();
+        builder.append(Timestamp::from_raw(*timestamp), key.as_deref(), value.as_deref(), &headers).unwrap();
     }
     let mut out = BytesMut::new();
     builder.finish(&mut out).unwrap();
@@ -132,12 +130,12 @@ proptest! {
         rows in rows(),
         codec in codec(),
         at in any::<proptest::sample::Index>(),
-        bit in 0..8,
+        bit in 0u32..8,
     ) {
         let mut bytes = batch(&rows, BatchOptions { codec, ..BatchOptions::default() });
         prop_assert!(Batch::parse(&bytes).unwrap().verify().is_ok());
         let at = 17 + at.index(bytes.len() - 17);
-        bytes[at] ^= 1 << bit;
+        bytes[at] ^= 1u8 << bit;
         prop_assert!(Batch::parse(&bytes).unwrap().verify().is_err());
     }
 

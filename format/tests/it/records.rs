@@ -100,12 +100,8 @@ fn format_edge_34_without_a_base_sequence_records_have_none() {
 
 #[test]
 fn format_edge_35_null_and_empty_are_kept_apart() {
-    let matrix: [(Option<&[u8]>, Option<&[u8]>, usize); 4] = [
-        (Some(b"a"), Some(b"1"), 9),
-        (Some(b"b"), None, 8),
-        (None, Some(b"3"), 8),
-        (None, None, 7),
-    ];
+    let matrix: [(Option<&[u8]>, Option<&[u8]>, usize); 4] =
+        [(Some(b"a"), Some(b"1"), 9), (Some(b"b"), None, 8), (None, Some(b"3"), 8), (None, None, 7)];
     for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
         let options = BatchOptions { codec, ..BatchOptions::default() };
         let out = build(options, &matrix.map(|(key, value, _)| (0, key, value)));
@@ -113,7 +109,8 @@ fn format_edge_35_null_and_empty_are_kept_apart() {
             assert_eq!((record.key.as_deref(), record.value.as_deref(), record.size), (key, value, size));
         }
         let empty: &[u8] = b"";
-        let out = build(options, &[(0, Some(empty), Some(empty)), (0, None, Some(empty)), (0, Some(empty), None)]);
+        let out =
+            build(options, &[(0, Some(empty), Some(empty)), (0, None, Some(empty)), (0, Some(empty), None)]);
         let read = records(&out).unwrap();
         assert_eq!((read[0].key.as_deref(), read[0].value.as_deref()), (Some(empty), Some(empty)));
         assert_eq!((read[1].key.as_deref(), read[1].value.as_deref()), (None, Some(empty)));
@@ -137,20 +134,14 @@ fn format_edge_137_timestamps_may_go_back_or_be_missing() {
 
 #[test]
 fn format_edge_138_headers_keep_their_order_and_their_duplicates() {
-    let headers: [(&[u8], Option<&[u8]>); 5] = [
-        (b"a", Some(b"1")),
-        (b"a", Some(b"2")),
-        (b"", None),
-        ("é".as_bytes(), Some(b"")),
-        (b"\xff", None),
-    ];
+    let headers: [(&[u8], Option<&[u8]>); 5] =
+        [(b"a", Some(b"1")), (b"a", Some(b"2")), (b"", None), ("é".as_bytes(), Some(b"")), (b"\xff", None)];
     let mut builder = RecordBatchBuilder::new(BatchOptions::default());
     builder.append(None, None, None, &headers).unwrap();
     let mut out = BytesMut::new();
     builder.finish(&mut out).unwrap();
     let mut scratch = Vec::new();
-    let record =
-        Batch::parse(&out).unwrap().records(&mut scratch, LIMIT).unwrap().next().unwrap().unwrap();
+    let record = Batch::parse(&out).unwrap().records(&mut scratch, LIMIT).unwrap().next().unwrap().unwrap();
     assert_eq!(record.header_count(), 5);
     let read: Vec<_> = record.headers().map(Result::unwrap).collect();
     assert_eq!(read.iter().map(|header| (header.key, header.value)).collect::<Vec<_>>(), headers);

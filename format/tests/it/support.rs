@@ -1,9 +1,7 @@
 //! What the tests share.
 
 use bytes::BytesMut;
-use kseg_format::{
-    Batch, BatchOptions, DecodeError, Offset, Record, RecordBatchBuilder, Timestamp,
-};
+use kseg_format::{Batch, BatchOptions, DecodeError, Offset, Record, RecordBatchBuilder, Timestamp};
 
 /// No payload of the tests is larger decompressed.
 pub(crate) const LIMIT: usize = 64 << 20;
@@ -95,11 +93,7 @@ pub(crate) fn build(options: BatchOptions, records: &[(i64, Option<&[u8]>, Optio
 pub(crate) fn three(options: BatchOptions) -> BytesMut {
     build(
         options,
-        &[
-            (10, Some(b"k0"), Some(b"v0")),
-            (11, Some(b"k1"), Some(b"v1")),
-            (12, Some(b"k2"), Some(b"v2")),
-        ],
+        &[(10, Some(b"k0"), Some(b"v0")), (11, Some(b"k1"), Some(b"v1")), (12, Some(b"k2"), Some(b"v2"))],
     )
 }
 

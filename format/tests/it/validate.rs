@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use kseg_format::legacy::{self, LegacyOptions, LegacyRecord};
 use kseg_format::{
-    Assigned, Batch, BatchOptions, Codec, EndTransactionMarker, LeaderEpoch, LeaderRules, Magic, Offset, Origin,
-    Producer, ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType,
+    Assigned, Batch, BatchOptions, Codec, EndTransactionMarker, LeaderEpoch, LeaderRules, Magic, Offset,
+    Origin, Producer, ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType,
     ValidationError, assign_offsets,
 };
 
@@ -21,11 +21,7 @@ fn to(codec: Codec) -> LeaderRules {
     LeaderRules { target_codec: Some(codec), ..rules() }
 }
 
-fn append(
-    bytes: &[u8],
-    source: Codec,
-    rules: &LeaderRules,
-) -> Result<(BytesMut, Assigned), ValidationError> {
+fn append(bytes: &[u8], source: Codec, rules: &LeaderRules) -> Result<(BytesMut, Assigned), ValidationError> {
     let mut bytes = BytesMut::from(bytes);
     let assigned = assign_offsets(&mut bytes, Offset::new(1_234_567), source, rules)?;
     Batch::parse(&bytes).unwrap().verify().unwrap();
@@ -170,7 +166,8 @@ fn format_edge_79_a_compacted_topic_takes_no_null_keys() {
     let rules = LeaderRules { compacted: true, ..rules() };
     for codec in codecs() {
         let empty: &[u8] = b"";
-        let bytes = build(of(codec), &[(NOW, None, None), (NOW, Some(empty), None), (NOW, None, Some(empty))]);
+        let bytes =
+            build(of(codec), &[(NOW, None, None), (NOW, Some(empty), None), (NOW, None, Some(empty))]);
         let error = refused(&bytes, codec, &rules);
         assert_eq!((error.kafka_name(), error.cause_name()), ("RecordValidationException", INVALID));
         let places: Vec<_> = error.record_faults().iter().map(|fault| fault.batch_index).collect();
@@ -182,7 +179,7 @@ fn format_edge_79_a_compacted_topic_takes_no_null_keys() {
 fn format_edge_80_timestamps_out_of_range_are_all_listed() {
     let rules = LeaderRules { timestamp_before_max_ms: 1000, timestamp_after_max_ms: 500, ..rules() };
     for codec in codecs() {
-        let at = |time: i64| build(of(codec), &[(time, Some(b"k"), None); 3]);
+        let at = |time: i64| build(of(codec), &[(time, Some(&b"k"[..]), None); 3]);
         for time in [NOW - 1001, NOW + 501, 0, i64::MAX] {
             let error = refused(&at(time), codec, &rules);
             assert_eq!(error.kafka_name(), "RecordValidationException");
@@ -204,7 +201,7 @@ fn format_edge_80_timestamps_out_of_range_are_all_listed() {
 fn format_edge_82_records_without_a_timestamp_are_accepted() {
     let rules = LeaderRules { timestamp_before_max_ms: 0, timestamp_after_max_ms: 0, ..rules() };
     for codec in codecs() {
-        let bytes = build(of(codec), &[(-1, Some(b"k"), None); 2]);
+        let bytes = build(of(codec), &[(-1, Some(&b"k"[..]), None); 2]);
         let (stored, assigned) = append(&bytes, codec, &rules).unwrap();
         assert_eq!(assigned.max_timestamp, None);
         assert_eq!(timestamps(&stored), [None, None]);
