@@ -36,6 +36,7 @@ pub(super) fn write_with(codec: Codec, level: Option<i32>, magic: Magic, input: 
 }
 
 /// Bytes written as in the specification: hexadecimal, blanks anywhere.
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
 pub(super) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
@@ -76,6 +77,7 @@ fn levels(codec: Codec) -> &'static [Option<i32>] {
 }
 
 /// Asserts that the payload is refused at the limit, and that memory stayed near it.
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
 #[track_caller]
 pub(super) fn assert_bounded(codec: Codec, payload: &[u8]) {
     let limit = 1024 * 1024;
