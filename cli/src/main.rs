@@ -1,3 +1,56 @@
-//! The operator tool.
+//! `kseg`: look into, append to, and read Kafka's data directories.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod append;
+mod cat;
+mod compat;
+mod dump;
+mod error;
+mod json;
+mod read;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::Error;
+
+/// Looks into, appends to, and reads Kafka's data directories.
+///
+/// Reading commands open nothing for writing and work beside a running broker.
+///
+/// Exit codes: 0 done, 1 a problem was found or something failed, 2 wrong usage. Data goes to standard output,
+/// everything else to standard error.
+#[derive(Debug, Parser)]
+#[command(name = "kseg", version, propagate_version = true, verbatim_doc_comment)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Append(append::AppendArgs),
+    Cat(cat::CatArgs),
+    Dump(dump::DumpArgs),
+    /// Stands in for another tool: prints what that prints, line for line
+    Compat(compat::CompatArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match &Cli::parse().command {
+        Command::Append(args) => append::run(args),
+        Command::Cat(args) => cat::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Compat(args) => return compat::run(args),
+    };
+    match done {
+        Ok(true) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("kseg: {error}");
+            ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}

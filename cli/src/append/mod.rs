@@ -1,0 +1,267 @@
+//! `kseg append`: lines of an input become records of a partition.
+
+mod input;
+mod line;
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use kseg_format::{Codec, Timestamp};
+use kseg_log::{
+    BatchWriter, Clock, DirKind, Log, LogConfig, LogDir, LogDirOptions, SystemClock, TopicPartition,
+    WriterOptions, check_topic_name, parse_dir_name,
+};
+
+use crate::error::{Error, Result};
+use input::{Input, Wait};
+use line::Fields;
+use progress::Progress;
+
+/// Appends lines to a partition, which is made where it is missing.
+///
+/// DIR is the partition's folder: its name is topic-partition, the folder around it is the data directory. The data
+/// directory is locked meanwhile, so that neither a broker nor another kseg writes to it.
+///
+/// A line ends with a newline and may hold any other bytes; the last one may lack its newline. What was taken, and the
+/// offsets it got, is told on standard error at the end.
+///
+/// Exit code: 0 all lines are in the log, 1 something failed (what was told as appended is there), 2 wrong usage.
+///
+/// Examples:
+///   kseg append data/words-0 < /usr/share/dict/words
+///   kseg append data/pairs-0 --format key-value --codec zstd --input pairs.tsv
+///   kseg cat data/a-0 --json | kseg append data/b-0 --format json --timestamps field
+///   journalctl -f | kseg append data/journal-0 --linger 1000 --durable
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct AppendArgs {
+    /// The partition's folder, such as data/topic-0
+    dir: PathBuf,
+    /// Compression: none, gzip, snappy, lz4 or zstd
+    #[arg(long, default_value = "none", value_name = "CODEC")]
+    codec: Codec,
+    /// Level of the compression, in the codec's own scale
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    level: Option<i32>,
+    /// What a line is
+    #[arg(long, value_enum, default_value_t = Format::Lines)]
+    format: Format,
+    /// File to read instead of standard input
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Bytes of a batch before compression, header included
+    #[arg(long, default_value_t = 16 * 1024, value_name = "BYTES")]
+    batch_size: usize,
+    /// Milliseconds that a record waits for others at most
+    #[arg(long, default_value_t = 5, value_name = "MS", value_parser = clap::value_parser!(i64).range(0..))]
+    linger: i64,
+    /// Where the records' timestamps come from
+    #[arg(long, value_enum, default_value_t = Timestamps::Now)]
+    timestamps: Timestamps,
+    /// I/O backend
+    #[arg(long, default_value = "std", value_name = "SPEC")]
+    backend: String,
+    /// Topic configuration under Kafka's keys, such as segment.bytes=1048576; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Make every batch durable before the next one is taken (sets flush.messages=1)
+    #[arg(long)]
+    durable: bool,
+    /// Tell nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// The line is the value
+    Lines,
+    /// Key, a tab, value
+    KeyValue,
+    /// A JSON object: value, and optionally key, headers, ts; as kseg cat --json prints them
+    Json,
+}
+
+/// Where the records' timestamps come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Timestamps {
+    /// The clock, when the line was read
+    Now,
+    /// Records have none
+    None,
+    /// The line: its first field, milliseconds before a tab; in JSON the field ts
+    Field,
+}
+
+/// What has been taken so far.
+#[derive(Debug, Default)]
+struct Totals {
+    lines: u64,
+    bytes: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
+    let (data_dir, partition) = place(&args.dir)?;
+    let options = log_dir_options(args)?;
+    let clock = options.clock.clone();
+    // First the input: nothing is made for a file that is not there.
+    let mut input = Input::open(args.input.as_deref())?;
+    let dir = LogDir::open(&data_dir, options)?;
+    let log = dir.get_or_create(&partition, None)?;
+    tell_recovery(args, &log);
+    let first = log.log_end_offset();
+    let mut totals = Totals::default();
+    let begun = Instant::now();
+    let done = append_all(args, &mut input, &log, &*clock, &mut totals);
+    // Whatever happened, what is in the log is closed in an orderly way if it can be.
+    let next = log.log_end_offset();
+    drop(log);
+    let closed = close(dir);
+    if !args.quiet {
+        let appended = next.get().saturating_sub(first.get());
+        eprintln!("{partition}: {}", summary(appended, first.get(), next.get(), &totals, begun.elapsed()));
+    }
+    done.and(closed).map(|()| true)
+}
+
+/// The data directory and the partition that a folder's path means.
+fn place(dir: &Path) -> Result<(PathBuf, TopicPartition)> {
+    let whole = std::path::absolute(dir).map_err(|error| Error::io(dir, "resolve", error))?;
+    let name = whole.file_name().and_then(|name| name.to_str());
+    let (Some(name), Some(parent)) = (name, whole.parent()) else {
+        return Err(Error::bad(dir, "a folder named topic-partition in a data directory", "no such name"));
+    };
+    let expected = "a folder named topic-partition";
+    let (partition, kind) = parse_dir_name(name)
+        .map_err(|error| Error::bad(dir, expected, format!("{name:?}: {}", error.reason)))?;
+    if kind != DirKind::Current || partition.partition < 0 || partition.to_string() != name {
+        return Err(Error::bad(dir, expected, format!("{name:?}")));
+    }
+    check_topic_name(&partition.topic)
+        .map_err(|error| Error::bad(dir, "a legal topic name", error.to_string()))?;
+    // The path as the user gave it, so that messages name it so.
+    let data_dir = match dir.parent() {
+        Some(parent) if dir.file_name().is_some() && parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) if dir.file_name().is_some() => parent.to_owned(),
+        _ => parent.to_owned(),
+    };
+    Ok((data_dir, partition))
+}
+
+fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
+    let mut pairs = Vec::new();
+    for setting in &args.settings {
+        let Some(pair) = setting.split_once('=') else {
+            return Err(Error::Usage(format!("--set {setting}: expected key=value, found no =")));
+        };
+        pairs.push(pair);
+    }
+    if args.durable {
+        pairs.push(("flush.messages", "1"));
+    }
+    let config = LogConfig::from_pairs(pairs).map_err(|error| Error::Usage(format!("--set: {error}")))?;
+    let backend = kseg_io_backends::open(&args.backend)
+        .map_err(|error| Error::Usage(format!("--backend {}: {error}", args.backend)))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    Ok(LogDirOptions { config, clock, ..LogDirOptions::new(backend) })
+}
+
+/// Says what opening the log found and did, if anything.
+fn tell_recovery(args: &AppendArgs, log: &Log) {
+    if args.quiet {
+        return;
+    }
+    for line in log.load_report().to_string().lines() {
+        eprintln!("kseg: {line}");
+    }
+}
+
+fn append_all(
+    args: &AppendArgs,
+    input: &mut Input,
+    log: &Arc<Log>,
+    clock: &dyn Clock,
+    totals: &mut Totals,
+) -> Result<()> {
+    // A record too large for the topic is refused alone, not together with those before it.
+    let largest = usize::try_from(log.config().max_message_bytes).unwrap_or_default();
+    let options = WriterOptions {
+        batch_size: args.batch_size.min(largest),
+        linger_ms: args.linger,
+        codec: args.codec,
+        level: args.level,
+        ..WriterOptions::default()
+    };
+    let mut writer = BatchWriter::new(log.clone(), options);
+    let progress = Progress::new(input.len(), args.quiet);
+    let name = input.name().to_owned();
+    let mut fields = Fields::default();
+    let done = loop {
+        let wait =
+            if writer.waiting() > 0 { Some(Duration::from_millis(args.linger.unsigned_abs())) } else { None };
+        match input.next(wait) {
+            Ok(Wait::Line(line)) => {
+                let taken = line::parse(line, args.format, args.timestamps, &mut fields)
+                    .map_err(|wrong| Error::line(&name, totals.lines + 1, wrong.expected, wrong.found))
+                    .and_then(|record| {
+                        let timestamp = match args.timestamps {
+                            Timestamps::Now => Some(Timestamp::new(clock.now_ms())),
+                            Timestamps::None => None,
+                            Timestamps::Field => record.timestamp,
+                        };
+                        writer
+                            .append(timestamp, record.key, record.value, &record.headers)
+                            .map_err(Error::from)
+                    });
+                if let Err(error) = taken {
+                    break Err(error);
+                }
+                totals.lines += 1;
+                totals.bytes += line.len() as u64;
+                if totals.lines.is_multiple_of(1024) {
+                    progress.at(totals.lines, input.bytes_read());
+                    if let Err(error) = writer.poll() {
+                        break Err(error.into());
+                    }
+                }
+            }
+            Ok(Wait::Nothing) => {
+                if let Err(error) = writer.poll() {
+                    break Err(error.into());
+                }
+            }
+            Ok(Wait::End) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    // The lines before a bad one are kept.
+    let flushed = writer.flush().map_err(Error::from);
+    progress.finish();
+    done.and(flushed.map(|_| ()))
+}
+
+fn close(dir: LogDir) -> Result<()> {
+    let report = dir.shutdown()?;
+    match report.failed.into_iter().next() {
+        Some((_, error)) => Err(Error::from(error)),
+        None => Ok(()),
+    }
+}
+
+fn summary(appended: i64, first: i64, next: i64, totals: &Totals, time: Duration) -> String {
+    let offsets = match appended {
+        0 => format!("next offset {next}"),
+        _ => format!("offsets {first}..{}", next - 1),
+    };
+    let seconds = time.as_secs_f64();
+    let rate = totals.bytes as f64 / 1e6 / seconds.max(1e-9);
+    format!(
+        "appended {appended} records of {} lines, {} bytes, {offsets}, in {seconds:.3} s ({rate:.1} MB/s)",
+        totals.lines, totals.bytes
+    )
+}

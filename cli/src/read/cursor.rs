@@ -1,0 +1,315 @@
+//! The batches of a partition in order, across segments, also while a writer appends and rolls.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use kseg_format::{Batch, BatchHeader, Offset, Timestamp};
+
+use super::DECOMPRESSED_MAX;
+use super::file::PreadFile;
+use super::hints;
+use super::partition::{Partition, SegmentFile};
+use super::walk::{Step, Walk, WalkError};
+use crate::error::{Error, Result};
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Start {
+    /// The first record that is there.
+    Earliest,
+    /// Behind the last record that is there now.
+    Latest,
+    /// This offset.
+    At(Offset),
+    /// The first record whose timestamp is at least this one.
+    Time(Timestamp),
+}
+
+/// A place in a partition: the next record's offset and, once it was looked for, the file.
+///
+/// A batch is handed out only with the right checksum. The end of the last segment is quiet, whatever stands there: a
+/// batch that is not whole yet, or zeros that were set aside. Inside a segment that has a successor both are damage, and
+/// so are offsets that go back.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    partition: Partition,
+    /// Records below are not wanted.
+    next: Offset,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    segment: SegmentFile,
+    walk: Walk,
+    /// What the next batch in the file must reach at least.
+    floor: Offset,
+    /// The batch at the walk's position was handed out.
+    taken: Option<BatchHeader>,
+}
+
+/// A batch with the right checksum, and its place.
+#[derive(Debug)]
+pub(crate) struct Found<'c> {
+    pub(crate) path: &'c Path,
+    pub(crate) position: u64,
+    pub(crate) batch: Batch<'c>,
+    /// Records of the batch below this are not wanted.
+    pub(crate) from: Offset,
+}
+
+/// Times that damage in the last segment is looked at again, and the pause before.
+///
+/// A writer that has not returned from its write may have extended the file before its bytes arrived.
+const SECOND_LOOKS: u32 = 3;
+const SECOND_LOOK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Times that a segment which vanished between listing and opening is looked for again.
+const LISTINGS: u32 = 10;
+
+impl Cursor {
+    /// A cursor at `start`.
+    ///
+    /// # Errors
+    /// An offset below the first record or above the end of the log; damage met by a search.
+    pub(crate) fn new(partition: Partition, start: Start) -> Result<Cursor> {
+        let mut cursor = Cursor { partition, next: Offset::ZERO, open: None };
+        cursor.next = match start {
+            Start::Earliest => cursor.earliest()?,
+            Start::Latest => cursor.latest()?,
+            Start::At(offset) => cursor.checked(offset)?,
+            Start::Time(timestamp) => cursor.by_time(timestamp)?,
+        };
+        Ok(cursor)
+    }
+
+    /// The next batch, or `None` at the end of what is there now.
+    pub(crate) fn next(&mut self) -> Result<Option<Found<'_>>> {
+        let mut looks = 0;
+        let header = loop {
+            let failed = match self.find() {
+                Ok(None) => return Ok(None),
+                Ok(Some(header)) => match self.verify(&header) {
+                    Ok(()) => break header,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            looks += 1;
+            if looks > SECOND_LOOKS || !self.in_last_segment()? {
+                return Err(failed);
+            }
+            thread::sleep(SECOND_LOOK_PAUSE);
+            if let Some(open) = &mut self.open {
+                open.walk.refresh()?;
+            }
+        };
+        let from = std::mem::replace(&mut self.next, header.next_offset());
+        let Some(open) = &mut self.open else { return Ok(None) };
+        open.floor = header.next_offset();
+        open.taken = Some(header);
+        let position = open.walk.position();
+        let path = &open.segment.path;
+        let batch = Batch::parse(open.walk.bytes(&header)?)
+            .map_err(|error| Error::batch(path, position, Some(from.get()), &error))?;
+        Ok(Some(Found { path, position, batch, from }))
+    }
+
+    /// Walks to the next batch that has a wanted offset.
+    fn find(&mut self) -> Result<Option<BatchHeader>> {
+        loop {
+            if self.open.is_none() && !self.open_segment()? {
+                return Ok(None);
+            }
+            let Some(open) = &mut self.open else { return Ok(None) };
+            if let Some(taken) = open.taken.take() {
+                open.walk.advance(&taken);
+            }
+            match open.walk.peek() {
+                Ok(Step::Batch(header)) => {
+                    open.check_offsets(&header)?;
+                    if header.next_offset() > self.next {
+                        return Ok(Some(header));
+                    }
+                    open.floor = header.next_offset();
+                    open.walk.advance(&header);
+                }
+                Ok(step) => {
+                    if !self.end_of_segment(step)? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(open.walk.error(error, Some(open.floor.get()))),
+            }
+        }
+    }
+
+    fn verify(&mut self, header: &BatchHeader) -> Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        match open.walk.batch(header) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(open.walk.error(error, Some(open.floor.get()))),
+        }
+    }
+
+    /// Opens the segment that has the next offset, or the first one above it. Whether there was one.
+    fn open_segment(&mut self) -> Result<bool> {
+        for _ in 0..LISTINGS {
+            let segments = self.partition.segments()?;
+            let at = segments.partition_point(|segment| segment.base <= self.next).saturating_sub(1);
+            let Some(segment) = segments.into_iter().nth(at) else { return Ok(false) };
+            let Some(file) = PreadFile::open_if_there(&segment.path)? else { continue };
+            let mut walk = Walk::new(file)?;
+            hints::seek_offset(&mut walk, &segment, self.next);
+            self.open = Some(Open { floor: segment.base, segment, walk, taken: None });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Goes on behind the last whole batch of a segment: with what was appended meanwhile, or with the next segment.
+    /// Whether there is anything.
+    fn end_of_segment(&mut self, step: Step) -> Result<bool> {
+        let Some(open) = &mut self.open else { return Ok(false) };
+        // In this order: what the file has once its successor exists is all that it will ever have.
+        let later = self.partition.segments()?.into_iter().find(|segment| segment.base > open.segment.base);
+        if open.walk.refresh()? {
+            return Ok(true);
+        }
+        let Some(later) = later else { return Ok(false) };
+        let (expected, found) = match step {
+            Step::Torn { have, needed } => (
+                needed.map_or("a whole batch".to_owned(), |needed| format!("a batch of {needed} bytes")),
+                format!("{have} bytes before the end of a segment that has a successor"),
+            ),
+            Step::Zeros { have } => {
+                ("a batch".to_owned(), format!("{have} bytes of zeros in a segment that has a successor"))
+            }
+            Step::Batch(_) | Step::End => {
+                self.next = self.next.max(later.base);
+                self.open = None;
+                return Ok(true);
+            }
+        };
+        Err(Error::at(
+            &open.segment.path,
+            Some(open.walk.position()),
+            Some(open.floor.get()),
+            expected,
+            found,
+        ))
+    }
+
+    fn in_last_segment(&self) -> Result<bool> {
+        let Some(open) = &self.open else { return Ok(false) };
+        Ok(self.partition.segments()?.last().is_some_and(|last| last.base == open.segment.base))
+    }
+
+    /// The first offset there is: that of the first segment, or what the data directory's checkpoint says.
+    fn earliest(&self) -> Result<Offset> {
+        let base = self.partition.segments()?.first().map_or(Offset::ZERO, |segment| segment.base);
+        Ok(self.partition.log_start_checkpoint().map_or(base, |start| start.max(base)))
+    }
+
+    /// The offset of the next record to be appended.
+    fn latest(&self) -> Result<Offset> {
+        let Some(segment) = self.partition.segments()?.pop() else { return Ok(Offset::ZERO) };
+        let mut walk = Walk::new(PreadFile::open(&segment.path)?)?;
+        walk.headers_only(true);
+        hints::seek_offset(&mut walk, &segment, Offset::new(i64::MAX));
+        let mut end = segment.base;
+        loop {
+            match walk.peek() {
+                Ok(Step::Batch(header)) => {
+                    end = header.next_offset();
+                    walk.advance(&header);
+                }
+                Ok(_) => return Ok(end),
+                Err(error) => return Err(walk.error(error, Some(end.get()))),
+            }
+        }
+    }
+
+    fn checked(&self, offset: Offset) -> Result<Offset> {
+        let (earliest, latest) = (self.earliest()?, self.latest()?);
+        if (earliest..=latest).contains(&offset) {
+            return Ok(offset);
+        }
+        let dir = self.partition.dir();
+        Err(Error::bad(dir, format!("an offset from {earliest} to {latest}"), offset.to_string()))
+    }
+
+    /// The offset of the first record that is not older than `timestamp`; the end of the log where there is none.
+    fn by_time(&self, timestamp: Timestamp) -> Result<Offset> {
+        let earliest = self.earliest()?;
+        let segments = self.partition.segments()?;
+        for (n, segment) in segments.iter().enumerate() {
+            if segments.get(n + 1).is_some_and(|next| hints::all_before(segment, next.base, timestamp)) {
+                continue;
+            }
+            let Some(file) = PreadFile::open_if_there(&segment.path)? else { continue };
+            let mut walk = Walk::new(file)?;
+            walk.headers_only(true);
+            let mut floor = segment.base;
+            loop {
+                let header = match walk.peek() {
+                    Ok(Step::Batch(header)) => header,
+                    Ok(_) => break,
+                    Err(error) => return Err(walk.error(error, Some(floor.get()))),
+                };
+                if header.next_offset() > earliest
+                    && header.max_timestamp().is_some_and(|max| max >= timestamp)
+                {
+                    let first = first_at(&mut walk, &header, timestamp, earliest);
+                    if let Some(offset) = first.map_err(|error| walk.error(error, Some(floor.get())))? {
+                        return Ok(offset);
+                    }
+                }
+                floor = header.next_offset();
+                walk.advance(&header);
+            }
+        }
+        self.latest()
+    }
+}
+
+impl Open {
+    /// Offsets never go back inside a segment, and stay within what its base offset can carry.
+    fn check_offsets(&self, header: &BatchHeader) -> Result<()> {
+        let lowest = header.base_offset().unwrap_or(header.last_offset());
+        let expected = if lowest < self.floor || header.last_offset() < lowest {
+            format!("offsets of {} and up", self.floor)
+        } else if header.last_offset().relative_to(self.segment.base).is_none() {
+            format!("offsets of at most {} above {}", i32::MAX, self.segment.base)
+        } else {
+            return Ok(());
+        };
+        let found = format!("{lowest} to {}", header.last_offset());
+        Err(Error::at(
+            &self.segment.path,
+            Some(self.walk.position()),
+            Some(self.floor.get()),
+            expected,
+            found,
+        ))
+    }
+}
+
+/// The first record of a batch that is not older than `timestamp` and not below `earliest`.
+fn first_at(
+    walk: &mut Walk,
+    header: &BatchHeader,
+    timestamp: Timestamp,
+    earliest: Offset,
+) -> Result<Option<Offset>, WalkError> {
+    let mut scratch = Vec::new();
+    let batch = walk.batch(header)?;
+    for record in batch.records(&mut scratch, DECOMPRESSED_MAX).map_err(WalkError::Decode)? {
+        let record = record.map_err(WalkError::Decode)?;
+        if record.offset() >= earliest && record.timestamp().is_some_and(|own| own >= timestamp) {
+            return Ok(Some(record.offset()));
+        }
+    }
+    Ok(None)
+}

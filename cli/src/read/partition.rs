@@ -1,0 +1,73 @@
+//! The files of a partition's directory, as they are now.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kseg_format::Offset;
+use kseg_log::{parse_dir_name, parse_offsets};
+use kseg_segment::{FileKind, Suffix, parse_file_name};
+
+use crate::error::{Error, Result};
+
+/// A partition's directory, of which nothing is kept but the path.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    dir: PathBuf,
+}
+
+/// A segment by its log file.
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentFile {
+    pub(crate) base: Offset,
+    pub(crate) path: PathBuf,
+}
+
+impl Partition {
+    /// The directory, which must hold at least one segment.
+    pub(crate) fn open(dir: &Path) -> Result<Partition> {
+        let partition = Partition { dir: dir.to_owned() };
+        if partition.segments()?.is_empty() {
+            return Err(Error::bad(
+                dir,
+                "a partition folder with segments such as 00000000000000000000.log",
+                "no segment",
+            ));
+        }
+        Ok(partition)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The segments by base offset. A file on its way out (`.deleted`, `.swap`, `.cleaned`) is none.
+    pub(crate) fn segments(&self) -> Result<Vec<SegmentFile>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::bad(&self.dir, "a partition folder", "a file"));
+            }
+            Err(error) => return Err(Error::io(&self.dir, "list", error)),
+        };
+        let mut segments = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| Error::io(&self.dir, "list", error))?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().and_then(parse_file_name) else { continue };
+            if name.kind == FileKind::Log && name.suffix == Suffix::None {
+                segments.push(SegmentFile { base: name.offset, path: entry.path() });
+            }
+        }
+        segments.sort_by_key(|segment| segment.base);
+        Ok(segments)
+    }
+
+    /// The log start offset in the data directory's checkpoint, if it has one for this partition.
+    pub(crate) fn log_start_checkpoint(&self) -> Option<Offset> {
+        let dir = fs::canonicalize(&self.dir).ok()?;
+        let (partition, _) = parse_dir_name(dir.file_name()?.to_str()?).ok()?;
+        let bytes = fs::read(dir.parent()?.join("log-start-offset-checkpoint")).ok()?;
+        parse_offsets(&bytes).ok()?.get(&partition).copied()
+    }
+}

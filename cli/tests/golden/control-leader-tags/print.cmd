@@ -1,0 +1,2 @@
+--files 00000000000000000000.log --print-data-log
+0

@@ -1,0 +1,3 @@
+--files 00000000000000000000.log --print-data-log
+1
+Exception in thread "main" org.apache.kafka.common.InvalidRecordException: Invalid version found for control record: -1. May indicate data corruption

@@ -1,0 +1,3 @@
+--files 00000000000000000000.log,x.foo
+1
+Exception in thread "main" java.lang.IllegalArgumentException: Unknown compression type id: 7

@@ -1,0 +1,5 @@
+--files 00000000000000000000.timeindex
+0
+The following indexed offsets are not found in :$DIR/00000000000000000000.timeindex
+Indexed offset: 58, found log offset: 59
+Indexed offset: 500, found log offset: -1

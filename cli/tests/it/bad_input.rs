@@ -1,0 +1,216 @@
+//! What the program says of input that it cannot use: file, position, offset, expected and found.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::run::{bad, command, folder, good, joined, kseg_in, lines, segments};
+
+/// A partition with some batches in more than one segment.
+fn partition(dir: &Path) -> Vec<std::path::PathBuf> {
+    let args = ["append", "t-0", "--batch-size", "500", "--set", "internal.segment.bytes=5000", "--quiet"];
+    good(dir, &args, &joined(&lines(400)));
+    let segments = segments(&dir.join("t-0"));
+    assert!(segments.len() > 2);
+    segments
+}
+
+#[test]
+fn a_folder_that_is_no_partition_is_refused() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("empty-0")).expect("folder");
+    fs::write(dir.path().join("file-0"), b"").expect("file");
+    let told = bad(dir.path(), &["cat", "empty-0"], 1);
+    assert!(told.contains("empty-0: expected a partition folder with segments"), "{told}");
+    let told = bad(dir.path(), &["cat", "file-0"], 1);
+    assert!(told.contains("file-0: expected a partition folder, found a file"), "{told}");
+    let told = bad(dir.path(), &["cat", "missing-0"], 1);
+    assert!(told.contains("missing-0: list: No such file"), "{told}");
+    for name in ["file-0", "file-0/t-0"] {
+        let told = bad(dir.path(), &["append", name], 1);
+        assert!(told.contains("file-0"), "{told}");
+    }
+    assert_eq!(fs::read(dir.path().join("file-0")).expect("file"), b"");
+}
+
+#[test]
+fn names_that_no_partition_can_have_are_refused_and_nothing_is_made() {
+    let dir = folder();
+    let long = format!("data/{}-0", "x".repeat(250));
+    for name in [
+        "data/topic",
+        "data/-0",
+        "data/t-",
+        "data/t-x",
+        "data/t-01",
+        "data/t-2147483648",
+        "data/a b-0",
+        "data/ä-0",
+        "data/.-0",
+        "data/..-0",
+        "data/t-0.0123-delete",
+        &long,
+    ] {
+        let told = bad(dir.path(), &["append", name], 1);
+        assert!(told.starts_with("kseg: ") && told.contains("expected"), "{name}: {told}");
+        assert!(!dir.path().join("data").exists(), "{name}");
+    }
+    let told = bad(dir.path(), &["append", "data/a b-0"], 1);
+    assert!(told.contains("legal topic name"), "{told}");
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let dir = folder();
+    for args in [
+        &["append"][..],
+        &["append", "t-0", "--codec", "brotli"],
+        &["append", "t-0", "--set", "segment.bytes"],
+        &["append", "t-0", "--set", "segment.bytes=1"],
+        &["append", "t-0", "--set", "retention.ms=-2"],
+        &["append", "t-0", "--backend", "tape"],
+        &["append", "t-0", "--linger", "-1"],
+        &["append", "t-0", "--format", "xml"],
+        &["cat", "t-0", "--offset", "-5"],
+        &["cat", "t-0", "--offset", "first"],
+        &["cat", "t-0", "--time", "yesterday"],
+        &["cat", "t-0", "--time", "5", "--offset", "5"],
+        &["dump"],
+        &["frobnicate"],
+    ] {
+        let told = bad(dir.path(), args, 2);
+        assert!(!told.is_empty(), "{args:?}");
+        assert!(!dir.path().join("t-0").exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_bad_line_is_named_and_the_lines_before_it_are_kept() {
+    let dir = folder();
+    let output =
+        kseg_in(dir.path(), &["append", "t-0", "--format", "key-value"], b"a\tb\nc\td\nno tab\ne\tf\n");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("standard input: at line 3: expected key<TAB>value, found no tab"), "{told}");
+    assert!(told.contains("appended 2 records"), "{told}");
+    assert_eq!(good(dir.path(), &["cat", "t-0", "--key"], b""), b"a\tb\nc\td\n");
+    let told = bad(dir.path(), &["append", "t-0", "--input", "missing.txt"], 1);
+    assert!(told.contains("missing.txt: open: No such file"), "{told}");
+    let told = bad(dir.path(), &["append", "t-0", "--input", "."], 1);
+    assert!(told.contains("expected a file of lines, found a directory"), "{told}");
+}
+
+#[test]
+fn a_record_larger_than_the_topic_takes_is_refused() {
+    let dir = folder();
+    let input = [b"small\n".to_vec(), vec![b'x'; 3000], b"\n".to_vec()].concat();
+    let output = kseg_in(dir.path(), &["append", "t-0", "--set", "max.message.bytes=1000"], &input);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"small\n");
+}
+
+#[test]
+fn ops_14_a_data_directory_that_is_open_elsewhere_is_refused_by_name() {
+    let dir = folder();
+    let mut holder = command()
+        .args(["append", "t-0"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("holder");
+    while !dir.path().join("t-0/00000000000000000000.log").exists() {
+        std::thread::yield_now();
+    }
+    let told = bad(dir.path(), &["append", "t-0"], 1);
+    assert!(told.contains(".lock"), "{told}");
+    // Reading needs no lock.
+    assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"");
+    holder.kill().expect("killed");
+    holder.wait().expect("holder ends");
+    good(dir.path(), &["append", "t-0"], b"after\n");
+    assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"after\n");
+}
+
+#[test]
+fn an_offset_outside_the_log_is_refused() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0"], b"a\nb\n");
+    let told = bad(dir.path(), &["cat", "t-0", "--offset", "3"], 1);
+    assert!(told.contains("expected an offset from 0 to 2, found 3"), "{told}");
+}
+
+#[test]
+fn a_flipped_bit_is_named_with_file_position_and_offset() {
+    let dir = folder();
+    let segments = partition(dir.path());
+    let whole = fs::read(&segments[1]).expect("log");
+    let base: u64 = segments[1].file_stem().expect("stem").to_string_lossy().parse().expect("base");
+    let before = good(dir.path(), &["cat", "t-0", "--count", &base.to_string()], b"");
+    // In the checksum, the attributes, a record.
+    for at in [18, 22, 70] {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x10;
+        fs::write(&segments[1], &flipped).expect("flipped");
+        let output = kseg_in(dir.path(), &["cat", "t-0"], b"");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let place = format!(
+            "{}: at position 0 (offset {base}): expected ",
+            "t-0/".to_owned() + &segments[1].file_name().expect("name").to_string_lossy()
+        );
+        assert!(told.starts_with(&format!("kseg: {place}")) && told.contains(", found "), "{told}");
+        assert_eq!(output.stdout, before, "what is good before it is shown");
+    }
+    // In the size field and the base offset, which no checksum covers.
+    for (at, bit) in [(8, 0x80), (11, 0xff), (16, 0x10), (0, 0x01), (0, 0x80)] {
+        let mut flipped = whole.clone();
+        flipped[at] ^= bit;
+        fs::write(&segments[1], &flipped).expect("flipped");
+        let told = bad(dir.path(), &["cat", "t-0"], 1);
+        assert!(
+            told.contains("at position ") && told.contains("expected ") && told.contains("found "),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn damage_in_a_sealed_segment_is_no_quiet_end() {
+    let dir = folder();
+    let segments = partition(dir.path());
+    let whole = fs::read(&segments[0]).expect("log");
+    fs::write(&segments[0], &whole[..whole.len() - 3]).expect("cut");
+    let told = bad(dir.path(), &["cat", "t-0"], 1);
+    assert!(told.contains("a segment that has a successor"), "{told}");
+    fs::write(&segments[0], [&whole[..], &[0; 200]].concat()).expect("zeros");
+    let told = bad(dir.path(), &["cat", "t-0"], 1);
+    assert!(told.contains("zeros in a segment that has a successor"), "{told}");
+    // Behind the damage everything can be had.
+    let base: usize = segments[1].file_stem().expect("stem").to_string_lossy().parse().expect("base");
+    let rest = good(dir.path(), &["cat", "t-0", "--offset", &base.to_string()], b"");
+    assert_eq!(rest, joined(&lines(400)[base..]));
+}
+
+#[test]
+fn any_damage_of_a_batch_ends_in_an_error_or_in_the_right_lines() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0", "--codec", "lz4", "--quiet"], &joined(&lines(40)));
+    let log = dir.path().join("t-0/00000000000000000000.log");
+    let whole = fs::read(&log).expect("log");
+    let right = good(dir.path(), &["cat", "t-0"], b"");
+    for n in 0..60 {
+        let at = n * 37 % whole.len();
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (n % 8);
+        fs::write(&log, &damaged).expect("damaged");
+        for args in [&["cat", "t-0"][..], &["dump", "t-0/00000000000000000000.log", "--records", "--json"]] {
+            let output = kseg_in(dir.path(), args, b"");
+            assert!(matches!(output.status.code(), Some(0 | 1)), "byte {at}: {:?}", output.status);
+            let torn = output.stdout.is_empty();
+            // Base offset and leader epoch are outside the checksum: the lines are the same then.
+            let unseen = at < 16 || torn || output.stdout == right || args[0] == "dump";
+            assert!(output.status.code() == Some(1) || unseen, "byte {at}: {args:?}");
+        }
+    }
+}

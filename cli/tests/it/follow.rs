@@ -1,0 +1,151 @@
+//! Reading beside a writer.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+use std::thread;
+
+use crate::run::{command, folder, good, joined, lines, segments};
+
+#[test]
+fn a_follower_sees_every_line_of_a_writer_that_rolls() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0"], b"first\n");
+    let count = 6000;
+    let mut reader = command()
+        .args(["cat", "t-0", "--follow", "--count", &(count + 1).to_string()])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("reader");
+    let mut stdout = reader.stdout.take().expect("stdout");
+    let seen = thread::spawn(move || {
+        let mut seen = Vec::new();
+        stdout.read_to_end(&mut seen).expect("output");
+        seen
+    });
+    let lines = lines(count);
+    let mut writer = command()
+        .args([
+            "append",
+            "t-0",
+            "--set",
+            "internal.segment.bytes=20000",
+            "--batch-size",
+            "700",
+            "--linger",
+            "0",
+        ])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("writer");
+    let mut stdin = writer.stdin.take().expect("stdin");
+    for part in lines.chunks(500) {
+        stdin.write_all(&joined(part)).expect("written");
+        stdin.flush().expect("flushed");
+        thread::yield_now();
+    }
+    drop(stdin);
+    assert!(writer.wait().expect("writer ends").success());
+    assert!(reader.wait().expect("reader ends").success());
+    assert_eq!(seen.join().expect("seen"), [b"first\n".to_vec(), joined(&lines)].concat());
+    assert!(segments(&dir.path().join("t-0")).len() > 5);
+}
+
+#[test]
+fn a_record_is_seen_while_its_writer_waits_for_more_input() {
+    let dir = folder();
+    let mut writer = command()
+        .args(["append", "t-0", "--linger", "1"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("writer");
+    let mut stdin = writer.stdin.take().expect("stdin");
+    stdin.write_all(b"now\n").expect("written");
+    while !dir.path().join("t-0/00000000000000000000.log").exists() {
+        thread::yield_now();
+    }
+    let mut reader = command()
+        .args(["cat", "t-0", "--follow"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("reader");
+    let mut shown = BufReader::new(reader.stdout.take().expect("stdout")).lines();
+    assert_eq!(shown.next().expect("line").expect("text"), "now");
+    stdin.write_all(b"later\n").expect("written");
+    assert_eq!(shown.next().expect("line").expect("text"), "later");
+    drop(stdin);
+    assert!(writer.wait().expect("writer ends").success());
+    reader.kill().expect("killed");
+    reader.wait().expect("reader ends");
+}
+
+#[test]
+fn a_tail_that_is_not_whole_is_left_out_quietly() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0", "--batch-size", "1"], b"one\ntwo\nthree\n");
+    let log = dir.path().join("t-0/00000000000000000000.log");
+    let whole = fs::read(&log).expect("log");
+    let last = whole.len() / 3 * 2;
+    for end in last..whole.len() {
+        fs::write(&log, &whole[..end]).expect("cut");
+        let shown = good(dir.path(), &["cat", "t-0"], b"");
+        assert!(shown == b"one\ntwo\n" || shown == b"one\n", "{end}: {shown:?}");
+    }
+    // Space set aside ahead of the end.
+    for zeros in [1, 17, 18, 61, 100_000] {
+        fs::write(&log, [&whole[..], &vec![0; zeros]].concat()).expect("zeros");
+        assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"one\ntwo\nthree\n", "{zeros}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0"], &joined(&lines(20_000)));
+    let mut reader = command()
+        .args(["cat", "t-0"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("reader");
+    let mut some = [0; 100];
+    reader.stdout.take().expect("stdout").read_exact(&mut some).expect("some");
+    let output = reader.wait_with_output().expect("reader ends");
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
+fn what_was_told_as_appended_survives_a_killed_writer() {
+    let dir = folder();
+    let mut writer = command()
+        .args(["append", "t-0", "--linger", "0", "--set", "internal.segment.bytes=20000"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("writer");
+    let lines = lines(3000);
+    let mut stdin = writer.stdin.take().expect("stdin");
+    stdin.write_all(&joined(&lines)).expect("written");
+    stdin.flush().expect("flushed");
+    // All of it can be read, though the writer still waits for more.
+    while !dir.path().join("t-0/00000000000000000000.log").exists() {
+        thread::yield_now();
+    }
+    let followed = good(dir.path(), &["cat", "t-0", "--follow", "--count", "3000"], b"");
+    assert_eq!(followed, joined(&lines));
+    writer.kill().expect("killed");
+    writer.wait().expect("writer ends");
+    assert_eq!(good(dir.path(), &["cat", "t-0"], b""), joined(&lines));
+    // The next writer recovers and goes on behind it.
+    good(dir.path(), &["append", "t-0"], b"more\n");
+    assert_eq!(good(dir.path(), &["cat", "t-0", "-o", "3000"], b""), b"more\n");
+    assert_eq!(good(dir.path(), &["cat", "t-0", "--count", "3000"], b""), joined(&lines));
+}

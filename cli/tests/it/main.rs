@@ -1,0 +1,8 @@
+//! Behaviour of the built program.
+
+mod bad_input;
+mod compat;
+mod dump;
+mod follow;
+mod round_trip;
+mod run;
