@@ -6,7 +6,7 @@ use kseg_format::{
     Sequence, Timestamp, TimestampType,
 };
 
-use crate::support::{at, build, offsets, records, three, timestamps};
+use crate::support::{Row, at, build, offsets, records, three, timestamps};
 
 fn illegal<T: std::fmt::Debug>(result: Result<T, EncodeError>) {
     assert_eq!(result.unwrap_err().kafka_name(), "IllegalArgumentException");
@@ -86,13 +86,13 @@ fn format_edge_172_and_179_the_size_is_known_before_the_end() {
     let t = 1_700_000_000_000;
     let headers: [(&[u8], Option<&[u8]>); 2] = [(b"foo", Some(b"value")), (b"bar", None)];
     let mut sizes = vec![builder.uncompressed_size()];
-    let rows: [(i64, Option<&[u8]>, Option<&[u8]>, &[_]); 4] = [
-        (t, Some(b"key"), Some(b"value"), &[]),
-        (t + 30_000, None, Some(b"value"), &[]),
-        (t + 60_000, Some(b"key"), None, &[]),
-        (t + 60_000, Some(b"key"), Some(b"value"), &headers),
+    let rows: [(Row<'_>, &[_]); 4] = [
+        ((t, Some(b"key"), Some(b"value")), &[]),
+        ((t + 30_000, None, Some(b"value")), &[]),
+        ((t + 60_000, Some(b"key"), None), &[]),
+        ((t + 60_000, Some(b"key"), Some(b"value")), &headers),
     ];
-    for (timestamp, key, value, headers) in rows {
+    for ((timestamp, key, value), headers) in rows {
         builder.append(Some(Timestamp::new(timestamp)), key, value, headers).unwrap();
         sizes.push(builder.uncompressed_size());
     }

@@ -228,7 +228,7 @@ fn fmt_13_another_magic_is_never_read_as_magic_2() {
 fn fmt_15_a_wrong_checksum_says_which_batch_and_where_the_next_begins() {
     let mut bytes = Vec::new();
     for base in [0, 10, 20] {
-        let value = vec![b'v'; 85];
+        let value = [b'v'; 85];
         let mut records = vec![(0, None, Some(&value[..])); 10];
         // Filled up to 1000 bytes.
         let plain = build(at(base), &records).len();

@@ -3,7 +3,9 @@
 use bytes::BytesMut;
 use kseg_format::{Batch, BatchOptions, Codec, RecordBatchBuilder, Timestamp};
 
-use crate::support::{LIMIT, around, at, build, failure, forge, hex, offsets, records, three, timestamps};
+use crate::support::{
+    LIMIT, Row, around, at, build, failure, forge, hex, offsets, records, three, timestamps,
+};
 
 const INVALID: &str = "InvalidRecordException";
 
@@ -100,12 +102,16 @@ fn format_edge_34_without_a_base_sequence_records_have_none() {
 
 #[test]
 fn format_edge_35_null_and_empty_are_kept_apart() {
-    let matrix: [(Option<&[u8]>, Option<&[u8]>, usize); 4] =
-        [(Some(b"a"), Some(b"1"), 9), (Some(b"b"), None, 8), (None, Some(b"3"), 8), (None, None, 7)];
+    let matrix: [(Row<'_>, usize); 4] = [
+        ((0, Some(b"a"), Some(b"1")), 9),
+        ((0, Some(b"b"), None), 8),
+        ((0, None, Some(b"3")), 8),
+        ((0, None, None), 7),
+    ];
     for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
         let options = BatchOptions { codec, ..BatchOptions::default() };
-        let out = build(options, &matrix.map(|(key, value, _)| (0, key, value)));
-        for (record, (key, value, size)) in records(&out).unwrap().iter().zip(matrix) {
+        let out = build(options, &matrix.map(|(row, _)| row));
+        for (record, ((_, key, value), size)) in records(&out).unwrap().iter().zip(matrix) {
             assert_eq!((record.key.as_deref(), record.value.as_deref(), record.size), (key, value, size));
         }
         let empty: &[u8] = b"";

@@ -77,8 +77,11 @@ pub(crate) fn timestamps(bytes: &[u8]) -> Vec<Option<i64>> {
     records(bytes).unwrap().iter().map(|record| record.timestamp).collect()
 }
 
-/// A batch of records (timestamp, key, value) with these options.
-pub(crate) fn build(options: BatchOptions, records: &[(i64, Option<&[u8]>, Option<&[u8]>)]) -> BytesMut {
+/// Timestamp, key and value of a record.
+pub(crate) type Row<'a> = (i64, Option<&'a [u8]>, Option<&'a [u8]>);
+
+/// A batch of these records with these options.
+pub(crate) fn build(options: BatchOptions, records: &[Row<'_>]) -> BytesMut {
     let mut builder = RecordBatchBuilder::new(options);
     for (timestamp, key, value) in records {
         builder.append(Timestamp::from_raw(*timestamp), *key, *value, &[]).unwrap();
