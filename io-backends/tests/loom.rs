@@ -6,12 +6,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::path::Path;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Appender, Backend, Done, MapAccess, MappedRegion, MemoryBackend, OpenHow, Ticket, appender,
+    Align, Appender, Backend, Done, FileCaps, IoError, MapAccess, MappedRegion, MemoryBackend, Op, OpenHow,
+    RawFile, Ticket, appender,
 };
 use loom::thread;
 
@@ -58,12 +61,63 @@ fn reader_never_sees_past_accepted() {
     });
 }
 
+/// A file that notes how long it was when its last sync began.
+#[derive(Debug)]
+struct Watched {
+    file: Arc<dyn RawFile>,
+    synced: Mutex<u64>,
+}
+
+impl RawFile for Watched {
+    fn path(&self) -> PathBuf {
+        self.file.path()
+    }
+
+    fn align(&self) -> Align {
+        self.file.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        self.file.caps()
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if let Op::Flush { .. } = op {
+            let len = self.file.len().unwrap();
+            *self.synced.lock().unwrap() = len;
+        }
+        self.file.submit(op)
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.file.read_at(into, at)
+    }
+
+    fn len(&self) -> Result<u64, IoError> {
+        self.file.len()
+    }
+
+    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
+        self.file.map(len, access)
+    }
+
+    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
+        self.file.map_bytes(range)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_fd()
+    }
+}
+
 /// A sync makes durable what was stable when it began, and not what is appended meanwhile.
 #[test]
 fn durable_never_passes_what_was_stable_when_the_sync_began() {
-    // What was stable before, and what the flush says is durable.
-    model([(3, 3), (3, 5), (5, 5)], || {
-        let log = log();
+    // What was stable before, what the file held when the sync began, and what the flush says is durable.
+    model([(3, 3, 3), (3, 5, 3), (3, 5, 5), (5, 5, 5)], || {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let file = Arc::new(Watched { file, synced: Mutex::new(0) });
+        let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
         append(&*log, b"abc");
         let writer = {
             let log = Arc::clone(&log);
@@ -71,11 +125,12 @@ fn durable_never_passes_what_was_stable_when_the_sync_began() {
         };
         let stable = log.marks().stable();
         let durable = log.flush().unwrap();
-        assert!(durable <= log.marks().stable());
         assert_eq!(log.marks().durable(), durable);
+        let synced = *file.synced.lock().unwrap();
+        assert!(stable <= durable && durable <= synced);
         writer.join().unwrap();
         assert_eq!(log.flush().unwrap(), 5);
-        (stable, durable)
+        (stable, synced, durable)
     });
 }
 
