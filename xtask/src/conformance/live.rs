@@ -1,5 +1,9 @@
 //! The part of the comparison that needs Java.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
 use serde_json::Value;
 
 use super::differences::NOT_RUN;
@@ -20,12 +24,13 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
     let only = asked.story.as_deref();
     println!("live: {}", shell::output(&mut kafka(["build"]))?.trim());
     let mut failed = Vec::new();
-    for name in story::names()?.into_iter().filter(|n| only.is_none_or(|o| o == n)) {
-        if NOT_RUN.contains(&name.as_str()) {
-            continue;
-        }
-        let verdict = put_to_both(&name)?;
-        println!("live   {name:<34} {}{}", told(&verdict), story::instead(&name));
+    let names: Vec<String> = story::names()?
+        .into_iter()
+        .filter(|n| only.is_none_or(|o| o == n) && !NOT_RUN.contains(&n.as_str()))
+        .collect();
+    for (name, verdict) in names.iter().zip(side_by_side(&names, |name| put_to_both(name))) {
+        let verdict = verdict?;
+        println!("live   {name:<34} {}{}", told(&verdict), story::instead(name));
         if verdict.failed() {
             failed.extend(verdict.found);
         } else if only.is_some() {
@@ -33,8 +38,11 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
         }
     }
     if only.is_none() {
-        for seed in asked.seed..asked.seed + asked.random {
-            let found = random::story(seed, RANDOM_LENGTH)?;
+        let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).collect();
+        for (seed, found) in
+            seeds.iter().zip(side_by_side(&seeds, |seed| random::story(*seed, RANDOM_LENGTH)))
+        {
+            let found = found?;
             println!("live   random-{seed:<27} {}", if found.is_empty() { "agrees" } else { "DIFFERS" });
             failed.extend(found);
         }
@@ -48,6 +56,27 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
     } else {
         Err(format!("live: {} differences\n  {}", failed.len(), failed.join("\n  ")))
     }
+}
+
+/// Applies `work` to each, two at a time: one waits for its oracle while the other works. Results in order.
+fn side_by_side<T: Sync, R: Send>(of: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((n, one)) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, of.get(n)?)))
+                {
+                    let result = work(one);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((n, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(n, _)| *n);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Plays a story to Kafka in one folder, then to kseg in another.

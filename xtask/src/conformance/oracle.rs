@@ -17,6 +17,9 @@ where
 {
     let mut command = shell::command(story::harness().join("kafka"));
     command.args(arguments);
+    // Most runs are short: start fast. The encoding is that of what is printed.
+    command.env("KSEG_KAFKA_JVM", "-Xmx1g -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dfile.encoding=UTF-8");
+    command.env("LC_ALL", "C.UTF-8");
     command
 }
 
