@@ -25,13 +25,8 @@ use crate::time;
 /// each followed by a tab. A null key or value prints as nothing; --json tells it from an empty one.
 ///
 /// Exit code: 0 done (also when the reader of the output has seen enough), 1 something could not be read, 2 wrong usage.
-///
-/// Examples:
-///   kseg cat data/words-0 --offset 1000 --count 10
-///   kseg cat data/words-0 --time 2024-10-05T02:00:00Z --timestamps
-///   kseg cat data/words-0 --offset latest --follow --json
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct CatArgs {
     /// The partition's folder, such as data/topic-0
     dir: PathBuf,
@@ -63,6 +58,12 @@ pub(crate) struct CatArgs {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  kseg cat data/words-0 --offset 1000 --count 10
+  kseg cat data/words-0 --time 2024-10-05T02:00:00Z --timestamps
+  kseg cat data/words-0 --offset latest --follow --json";
 
 /// Pause between two looks at the end of a partition that is followed.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);

@@ -23,7 +23,7 @@ use error::Error;
 /// Exit codes: 0 done, 1 a problem was found or something failed, 2 wrong usage. Data goes to standard output,
 /// everything else to standard error.
 #[derive(Debug, Parser)]
-#[command(name = "kseg", version, propagate_version = true, verbatim_doc_comment)]
+#[command(name = "kseg", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

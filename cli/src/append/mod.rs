@@ -29,14 +29,8 @@ use progress::Progress;
 /// offsets it got, is told on standard error at the end.
 ///
 /// Exit code: 0 all lines are in the log, 1 something failed (what was told as appended is there), 2 wrong usage.
-///
-/// Examples:
-///   kseg append data/words-0 < /usr/share/dict/words
-///   kseg append data/pairs-0 --format key-value --codec zstd --input pairs.tsv
-///   kseg cat data/a-0 --json | kseg append data/b-0 --format json --timestamps field
-///   journalctl -f | kseg append data/journal-0 --linger 1000 --durable
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct AppendArgs {
     /// The partition's folder, such as data/topic-0
     dir: PathBuf,
@@ -74,6 +68,13 @@ pub(crate) struct AppendArgs {
     #[arg(long, short)]
     quiet: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  kseg append data/words-0 < /usr/share/dict/words
+  kseg append data/pairs-0 --format key-value --codec zstd --input pairs.tsv
+  kseg cat data/a-0 --json | kseg append data/b-0 --format json --timestamps field
+  journalctl -f | kseg append data/journal-0 --linger 1000 --durable";
 
 /// What a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -20,29 +20,12 @@ use report::Report;
 /// next batch with a right checksum is looked for. Every entry of an index is compared with the .log beside it. Files
 /// with the suffix .deleted, .cleaned, .swap or .cut are shown as what they were.
 ///
-/// Problems have a code and a name (info does not count):
-///   K001 file-name        the name is no base offset     K010 checksum       CRC of a batch is wrong
-///   K011 framing          no batch where one should be   K012 torn-tail      the last batch is not whole
-///   K013 offset-order     offsets go back                K014 attributes     a codec that does not exist
-///   K017 prealloc-tail    info: zeros up to the end      K018 skipped        info: bytes up to the next good batch
-///   K020 record           a record cannot be read        K030 index-length   not whole entries
-///   K031 index-order      entries do not ascend          K032 index-mismatch no batch there ends with that offset
-///   K033 index-position   no batch at that position      K035 index-padding  info: zeros behind the entries
-///   K040 time-length      not whole entries              K041 time-order     entries do not ascend
-///   K042 time-mismatch    another largest timestamp      K043 time-offset    the log has no such offset
-///   K045 time-padding     info: zeros behind the entries
-///
 /// With --json every line is an object with a type (batch, record, control, index_entry, time_index_entry, finding,
 /// file) and "v":1; bytes are {"enc":"utf8"|"base64","data":..}.
 ///
 /// Exit code: 0 everything is well, 1 a problem was found or a file could not be read, 2 wrong usage.
-///
-/// Examples:
-///   kseg dump data/words-0/00000000000000000000.log
-///   kseg dump data/words-0/*.log --records --json | jq 'select(.type == "finding")'
-///   kseg dump data/words-0/*index
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = PROBLEMS_AND_EXAMPLES)]
 pub(crate) struct DumpArgs {
     /// Files to show
     #[arg(required = true, value_name = "FILE")]
@@ -57,6 +40,32 @@ pub(crate) struct DumpArgs {
     #[arg(long)]
     json: bool,
 }
+
+const PROBLEMS_AND_EXAMPLES: &str = r#"Problems have a code and a name; info does not count as one:
+  K001 file-name       the name is no base offset
+  K010 checksum        the CRC of a batch is wrong
+  K011 framing         no batch where one should be
+  K012 torn-tail       the last batch is not whole
+  K013 offset-order    offsets go back
+  K014 attributes      a codec that does not exist
+  K017 prealloc-tail   info: zeros up to the end
+  K018 skipped         info: bytes up to the next good batch
+  K020 record          a record cannot be read (looked for with --records)
+  K030 index-length    the file is not made of whole entries
+  K031 index-order     entries do not ascend
+  K032 index-mismatch  the batch at the position ends with another offset
+  K033 index-position  there is no batch at the position
+  K035 index-padding   info: zeros behind the entries
+  K040 time-length     the file is not made of whole entries
+  K041 time-order      entries do not ascend
+  K042 time-mismatch   the batch with the offset has another largest timestamp
+  K043 time-offset     the log does not have the offset
+  K045 time-padding    info: zeros behind the entries
+
+Examples:
+  kseg dump data/words-0/00000000000000000000.log
+  kseg dump data/words-0/*.log --records --json | jq 'select(.type == "finding")'
+  kseg dump data/words-0/*index"#;
 
 /// Runs the command; whether no problem was found.
 pub(crate) fn run(args: &DumpArgs) -> Result<bool> {
