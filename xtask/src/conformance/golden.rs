@@ -41,7 +41,7 @@ pub(crate) fn story(name: &str) -> Result<Verdict, String> {
 /// Plays a story under each view until it agrees, the widest first; one that is held wholly under that view only.
 ///
 /// # Errors
-/// As for [`story`].
+/// As for [`story()`].
 pub(crate) fn verdict(story: &Story, expected: &[Value], left: &Path) -> Result<Verdict, String> {
     let held = held(&story.name);
     let views: &[View] =

@@ -198,8 +198,14 @@ impl Making {
             }
             12..=14 => {
                 let mut batch = self.records();
-                batch["baseOffset"] =
-                    json!(self.end + if self.chance.one_in(3) { self.chance.long(50) } else { 0 });
+                // A gap behind a mark would leave that mark in it.
+                let marked = self.high == self.end || self.start == self.end;
+                let gap = if !marked && self.chance.one_in(3) { self.chance.long(50) } else { 0 };
+                if gap > 0 {
+                    let end = self.end;
+                    self.ends.retain(|e| *e != end);
+                }
+                batch["baseOffset"] = json!(self.end + gap);
                 batch["leaderEpoch"] = json!(self.epoch);
                 let answer = self.put(json!({"op": "follow", "epoch": self.epoch, "batch": batch}))?;
                 self.appended(&answer);

@@ -132,7 +132,6 @@ fn options(op: Fields<'_>, codec: Codec) -> BatchOptions {
         control: op.bool_or("control", false),
         delete_horizon: op.long("deleteHorizon").and_then(Timestamp::from_raw),
         last_offset: op.long("lastOffset").map(Offset::new),
-        ..BatchOptions::default()
     }
 }
 
