@@ -47,12 +47,19 @@ pub struct Slice {
     pub units: u64,
     /// Seconds measured.
     pub seconds: f64,
+    /// Seconds of them that this thread was running, in the kernel's half too. What other threads do for it is not in.
+    pub cpu_seconds: f64,
 }
 
 impl Slice {
     /// Units a second.
     pub fn rate(&self) -> f64 {
         self.units as f64 / self.seconds
+    }
+
+    /// Units a second of running.
+    pub fn cpu_rate(&self) -> f64 {
+        self.units as f64 / self.cpu_seconds
     }
 }
 
@@ -61,20 +68,23 @@ impl Slice {
 pub struct Watch {
     at_least: Duration,
     elapsed: Duration,
+    running: Duration,
     units: u64,
 }
 
 impl Watch {
     /// A watch for a slice of at least this length.
     pub fn new(at_least: Duration) -> Watch {
-        Watch { at_least, elapsed: Duration::ZERO, units: 0 }
+        Watch { at_least, elapsed: Duration::ZERO, running: Duration::ZERO, units: 0 }
     }
 
     /// Measures `part`, which returns the units that it did.
     pub fn time(&mut self, part: impl FnOnce() -> Result<u64, BenchError>) -> Result<(), BenchError> {
+        let ran = running();
         let begin = Instant::now();
         let units = part();
         self.elapsed += begin.elapsed();
+        self.running += running().saturating_sub(ran);
         self.units += units?;
         Ok(())
     }
@@ -86,8 +96,18 @@ impl Watch {
 
     /// The slice.
     pub fn stop(self) -> Slice {
-        Slice { units: self.units, seconds: self.elapsed.as_secs_f64() }
+        Slice {
+            units: self.units,
+            seconds: self.elapsed.as_secs_f64(),
+            cpu_seconds: self.running.as_secs_f64(),
+        }
     }
+}
+
+/// How long this thread has been running.
+fn running() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// How long a contest runs.
@@ -138,6 +158,8 @@ pub struct Measured {
     pub rate: Option<Summary>,
     /// Rate over the reference's rate in the same round.
     pub ratio: Option<Summary>,
+    /// As `ratio`, by the time that the thread was running: the cost without what others on the machine take away.
+    pub cpu_ratio: Option<Summary>,
     /// Rate over the rate, in the same round, of the first entrant that is no reference.
     pub to_first: Option<Summary>,
     /// The slices, round by round.
@@ -178,17 +200,18 @@ pub fn run(entrants: &mut [Entrant], plan: Plan) -> Result<Outcome, BenchError> 
         reference: entrant.reference.map(|r| entrants[r].name.clone()),
         goal: entrant.goal,
         rate: Summary::of(&slices[i].iter().map(Slice::rate).collect::<Vec<_>>()),
-        ratio: entrant.reference.and_then(|r| ratio(&slices[i], &slices[r])),
+        ratio: entrant.reference.and_then(|r| ratio(&slices[i], &slices[r], Slice::rate)),
+        cpu_ratio: entrant.reference.and_then(|r| ratio(&slices[i], &slices[r], Slice::cpu_rate)),
         to_first: first
             .filter(|&f| f != i && entrant.reference.is_some())
-            .and_then(|f| ratio(&slices[i], &slices[f])),
+            .and_then(|f| ratio(&slices[i], &slices[f], Slice::rate)),
         slices: slices[i].clone(),
     });
     Ok(Outcome { hash: hash.unwrap_or_default(), entrants: measured.collect() })
 }
 
-fn ratio(of: &[Slice], to: &[Slice]) -> Option<Summary> {
-    Summary::of(&of.iter().zip(to).map(|(a, b)| a.rate() / b.rate()).collect::<Vec<_>>())
+fn ratio(of: &[Slice], to: &[Slice], rate: impl Fn(&Slice) -> f64) -> Option<Summary> {
+    Summary::of(&of.iter().zip(to).map(|(a, b)| rate(a) / rate(b)).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -213,7 +236,7 @@ mod tests {
             self.seen.borrow_mut().push(self.name);
             // The whole machine slows down from slice to slice.
             let slowness = self.seen.borrow().len() as f64;
-            Ok(Slice { units: 1000, seconds: 1000.0 * slowness / self.rate })
+            Ok(Slice { units: 1000, seconds: 1000.0 * slowness / self.rate, cpu_seconds: 1000.0 / self.rate })
         }
     }
 
@@ -246,7 +269,7 @@ mod tests {
         let outcome = run(&mut entrants, Plan { rounds: 40, slice: Duration::from_millis(1) }).unwrap();
         let [r, a, b] = &outcome.entrants[..] else { panic!("three entrants") };
         assert!(r.ratio.is_none() && r.to_first.is_none() && a.to_first.is_none());
-        for (found, expected) in [(a.ratio, 0.5), (b.ratio, 0.25), (b.to_first, 0.5)] {
+        for (found, expected) in [(a.cpu_ratio, 0.5), (a.ratio, 0.5), (b.ratio, 0.25), (b.to_first, 0.5)] {
             let found = found.unwrap().median;
             assert!((found / expected - 1.0).abs() < 0.02, "{found} for {expected}");
         }
@@ -276,5 +299,6 @@ mod tests {
         let slice = watch.stop();
         assert_eq!(slice.units, 7);
         assert!(slice.seconds >= 0.003);
+        assert!(slice.cpu_seconds < slice.seconds, "asleep for most of it");
     }
 }

@@ -62,15 +62,15 @@ impl Report {
 
 /// The columns of [`head`] and [`Row`]'s text.
 const SCENARIO: usize = 24;
-const NAME: usize = 8;
+const NAME: usize = 14;
 const RATE: usize = 15;
 const RATIO: usize = 22;
 
 /// The line above the rows.
 pub fn head() -> String {
     format!(
-        "{:SCENARIO$} {:NAME$} {:>RATE$}  {:RATIO$} {:24} {:14} to first",
-        "scenario", "work", "rate", "ratio [95 %]", "reference", "goal"
+        "{:SCENARIO$} {:NAME$} {:>RATE$}  {:RATIO$} {:7} {:20} {:14} to first",
+        "scenario", "work", "rate", "ratio [95 %]", "cpu", "reference", "goal"
     )
 }
 
@@ -101,10 +101,10 @@ fn line(text: &mut String, scenario: &str, rest: &str) {
 }
 
 fn columns(measured: &Measured, unit: Unit, claims: bool) -> String {
-    let Measured { name, reference, goal, rate, ratio, to_first, .. } = measured;
+    let Measured { name, reference, goal, rate, ratio, cpu_ratio, to_first, .. } = measured;
     let rate = rate.map_or_else(String::new, |rate| in_units(rate.median, unit));
     let Some(reference) = reference else {
-        return format!("{:NAME$} {rate:>RATE$}  {:RATIO$} {name}", "-", "reference");
+        return format!("{:NAME$} {rate:>RATE$}  {:RATIO$} {:7} {name}", "-", "reference", "");
     };
     let shown = |summary: &Option<Summary>| {
         summary.filter(|_| claims).map_or("-".to_owned(), |s| Ratio(s).to_string())
@@ -113,8 +113,10 @@ fn columns(measured: &Measured, unit: Unit, claims: bool) -> String {
         (Some(goal), Some(ratio)) if claims => format!("{goal} {}", Standing(ratio.against(*goal))),
         _ => "-".to_owned(),
     };
-    let to_first = to_first.filter(|_| claims).map_or(String::new(), |s| format!("{:.2}", s.median));
-    format!("{name:NAME$} {rate:>RATE$}  {:RATIO$} {reference:24} {goal:14} {to_first}", shown(ratio))
+    let median =
+        |summary: &Option<Summary>| summary.filter(|_| claims).map_or(String::new(), |s| digits(s.median));
+    let (cpu, to_first) = (median(cpu_ratio), median(to_first));
+    format!("{name:NAME$} {rate:>RATE$}  {:RATIO$} {cpu:7} {reference:20} {goal:14} {to_first}", shown(ratio))
 }
 
 struct Ratio(Summary);
@@ -122,9 +124,9 @@ struct Ratio(Summary);
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Summary { median, interval, .. } = self.0;
-        write!(f, "{median:.3}")?;
+        f.write_str(&digits(median))?;
         match interval {
-            Some(interval) => write!(f, " [{:.3}, {:.3}]", interval.low, interval.high),
+            Some(interval) => write!(f, " [{}, {}]", digits(interval.low), digits(interval.high)),
             None => f.write_str(" [too few]"),
         }
     }
@@ -140,6 +142,12 @@ impl fmt::Display for Standing {
             Verdict::Open => "undecided",
         })
     }
+}
+
+/// A ratio: three decimals, more where it is small.
+fn digits(ratio: f64) -> String {
+    let decimals = if ratio >= 0.1 { 3 } else { 4 };
+    format!("{ratio:.decimals$}")
 }
 
 /// A rate with three digits and its unit.
@@ -179,8 +187,9 @@ mod tests {
             goal: reference.map(|_| 0.9),
             rate: summary(2.5e9),
             ratio,
+            cpu_ratio: ratio,
             to_first,
-            slices: vec![Slice { units: 5, seconds: 0.5 }],
+            slices: vec![Slice { units: 5, seconds: 0.5, cpu_seconds: 0.4 }],
         };
         let outcome = Outcome {
             hash: 0xBEEF,
@@ -205,7 +214,7 @@ mod tests {
         assert!(lines[0].starts_with("append-16k") && lines[0].ends_with("pwrite + CRC"), "{text}");
         assert!(lines[1].contains("2.50 GB/s") && lines[1].contains("1.000 [0.900, 1.100]"), "{text}");
         assert!(lines[1].contains("0.9 met"), "{text}");
-        assert!(lines[2].contains("0.9 MISSED") && lines[2].ends_with("0.25"), "{text}");
+        assert!(lines[2].contains("0.9 MISSED") && lines[2].ends_with("0.250"), "{text}");
         assert!(lines[3].ends_with("hash 0000beef"), "{text}");
         assert_eq!(head().find("reference"), lines[1].find("pwrite"));
     }

@@ -1,6 +1,8 @@
 //! Single records through the batching writer.
 
+use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,11 +51,19 @@ fn entrants(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
         goal: None,
         work: Box::new(EncodeLoop { values: values.clone(), builder: builder(), out: BytesMut::new() }),
     }];
+    let mut files = false;
     for backend in bench.backends() {
         let goal = (Medium::of(backend, bench.dir())? == Medium::File).then_some(GOAL);
+        files |= goal.is_some();
         let dir = bench.dir().join(backend.name()).join("writer-0");
         let work = Box::new(WriterWork { backend: backend.clone(), dir, values: values.clone(), cap });
         entrants.push(Entrant { name: backend.name().to_owned(), reference: Some(0), goal, work });
+    }
+    if files {
+        // Not a backend: what is left of the encoder's rate when each batch is also written, without a log between.
+        let encode = EncodeLoop { values, builder: builder(), out: BytesMut::new() };
+        let work = Box::new(EncodeAndWrite { encode, path: bench.dir().join("reference"), cap });
+        entrants.push(Entrant { name: "(bare pwrite)".to_owned(), reference: Some(0), goal: None, work });
     }
     Ok(entrants)
 }
@@ -144,6 +154,73 @@ impl Work for EncodeLoop {
             })?;
         }
         self.finish(|_| Ok(()))?;
+        Ok(watch.stop())
+    }
+}
+
+/// The encoder, and a bare write of each batch to a file that grows.
+#[derive(Debug)]
+struct EncodeAndWrite {
+    encode: EncodeLoop,
+    path: PathBuf,
+    cap: u64,
+}
+
+impl EncodeAndWrite {
+    fn fresh(&self) -> Result<File, BenchError> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&self.path);
+        file.map_err(BenchError::io("create", &self.path))
+    }
+
+    /// Encodes and writes from `at` on; returns where the next batch goes.
+    fn write(&mut self, file: &File, from: u64, to: u64, mut at: u64) -> Result<u64, BenchError> {
+        self.encode.encode(from, to, |batch| {
+            file.write_all_at(batch, at).map_err(BenchError::io("write", &self.path))?;
+            at += batch.len() as u64;
+            Ok(())
+        })?;
+        Ok(at)
+    }
+
+    fn remove(&mut self, file: File) -> Result<(), BenchError> {
+        self.encode.finish(|_| Ok(()))?;
+        drop(file);
+        fs::remove_file(&self.path).map_err(BenchError::io("remove", &self.path))
+    }
+}
+
+impl Work for EncodeAndWrite {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        let file = self.fresh()?;
+        let at = self.write(&file, 0, CHECKED, 0)?;
+        let mut all = vec![0; at as usize];
+        file.read_exact_at(&mut all, 0).map_err(BenchError::io("read", &self.path))?;
+        self.encode.finish(|batch| {
+            all.extend_from_slice(batch);
+            Ok(())
+        })?;
+        self.remove(file)?;
+        let mut hash = 0;
+        expect("the records read back", CHECKED, hash_values(&all, &mut hash)?)?;
+        Ok(hash.into())
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        while watch.runs() {
+            let file = self.fresh()?;
+            let (mut record, mut at) = (0, 0);
+            while watch.runs() && at < self.cap {
+                watch.time(|| {
+                    at = self.write(&file, record, record + GROUP, at)?;
+                    record += GROUP;
+                    Ok(GROUP)
+                })?;
+            }
+            let found = file.metadata().map_err(BenchError::io("look at", &self.path))?.len();
+            expect("the file's size", at, found)?;
+            self.remove(file)?;
+        }
         Ok(watch.stop())
     }
 }
