@@ -50,7 +50,7 @@ pub(crate) fn parse<'l>(
     let (timestamp, line) = match timestamps {
         Timestamps::Field => {
             let (field, rest) = at_tab(line).ok_or_else(|| Wrong::new("milliseconds<TAB>...", "no tab"))?;
-            (Some(milliseconds(field)?), rest)
+            (milliseconds(field)?, rest)
         }
         Timestamps::Now | Timestamps::None => (None, line),
     };
@@ -69,10 +69,11 @@ fn at_tab(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..tab], &line[tab + 1..]))
 }
 
-fn milliseconds(field: &[u8]) -> Result<Timestamp, Wrong> {
+/// Milliseconds since 1970; -1 stands for no timestamp, as `cat` prints it.
+fn milliseconds(field: &[u8]) -> Result<Option<Timestamp>, Wrong> {
     let text = String::from_utf8_lossy(field);
-    let found = || Wrong::new("a timestamp in milliseconds, 0 or more", format!("{text:?}"));
-    text.parse().ok().filter(|ms| *ms >= 0).map(Timestamp::new).ok_or_else(found)
+    let found = || Wrong::new("a timestamp in milliseconds, or -1 for none", format!("{text:?}"));
+    text.parse().ok().filter(|ms| *ms >= -1).map(Timestamp::from_raw).ok_or_else(found)
 }
 
 fn json<'l>(line: &[u8], timestamps: Timestamps, fields: &'l mut Fields) -> Result<Parsed<'l>, Wrong> {
@@ -84,9 +85,9 @@ fn json<'l>(line: &[u8], timestamps: Timestamps, fields: &'l mut Fields) -> Resu
     let timestamp = match (timestamps, object.get("ts")) {
         (Timestamps::Field, None | Some(Value::Null)) => None,
         (Timestamps::Field, Some(ts)) => {
-            let ms = ts.as_i64().filter(|ms| *ms >= 0);
-            let wrong = || Wrong::new("ts in milliseconds, 0 or more", ts.to_string());
-            Some(Timestamp::new(ms.ok_or_else(wrong)?))
+            let ms = ts.as_i64().filter(|ms| *ms >= -1);
+            let wrong = || Wrong::new("ts in milliseconds, -1 or null for none", ts.to_string());
+            Timestamp::from_raw(ms.ok_or_else(wrong)?)
         }
         _ => None,
     };
@@ -197,7 +198,7 @@ mod tests {
         let parsed = parse(b"17\tk\t", Format::KeyValue, Timestamps::Field, &mut fields).expect("parsed");
         assert_eq!(parsed.timestamp, Some(Timestamp::new(17)));
         assert_eq!((parsed.key, parsed.value), (Some(&b"k"[..]), Some(&b""[..])));
-        for line in [&b"x\tv"[..], b"-1\tv", b"v", b"\xff\tv"] {
+        for line in [&b"x\tv"[..], b"-2\tv", b"v", b"\xff\tv"] {
             assert!(parse(line, Format::Lines, Timestamps::Field, &mut Fields::default()).is_err());
         }
     }

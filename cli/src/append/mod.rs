@@ -55,7 +55,7 @@ pub(crate) struct AppendArgs {
     /// Where the records' timestamps come from
     #[arg(long, value_enum, default_value_t = Timestamps::Now)]
     timestamps: Timestamps,
-    /// I/O backend
+    /// I/O backend; memory keeps nothing behind the end of the run
     #[arg(long, default_value = "std", value_name = "SPEC")]
     backend: String,
     /// Topic configuration under Kafka's keys, such as segment.bytes=1048576; may be repeated

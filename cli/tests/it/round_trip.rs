@@ -157,7 +157,10 @@ fn records_are_found_by_time() {
 fn records_have_the_time_that_was_asked_for() {
     let dir = folder();
     good(dir.path(), &["append", "t-0", "--timestamps", "none"], b"a\n");
-    assert_eq!(good(dir.path(), &["cat", "t-0", "--timestamps"], b""), b"-1\ta\n");
+    let shown = good(dir.path(), &["cat", "t-0", "--timestamps"], b"");
+    assert_eq!(shown, b"-1\ta\n");
+    good(dir.path(), &["append", "v-0", "--timestamps", "field"], &shown);
+    assert_eq!(good(dir.path(), &["cat", "v-0", "--timestamps"], b""), shown);
     good(dir.path(), &["append", "u-0"], b"a\n");
     let line = String::from_utf8(good(dir.path(), &["cat", "u-0", "--timestamps"], b"")).expect("text");
     let ms: i64 = line.split('\t').next().expect("time").parse().expect("milliseconds");
