@@ -186,6 +186,12 @@ impl Mapping {
             MapAccess::Read => options.map_raw_read_only(file)?,
             MapAccess::Write => options.map_raw(file)?,
         };
+        if access == MapAccess::Write {
+            // What is written here is preallocated and filled slowly from the front, or searched: reading ahead would
+            // fill pages with zeros that nobody asks for. A hint: where it is not taken nothing is lost.
+            #[cfg(unix)]
+            let _ = raw.advise(memmap2::Advice::Random);
+        }
         Ok(Self { raw, access, path, _inode: inode })
     }
 

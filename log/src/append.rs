@@ -44,6 +44,11 @@ struct Analysis {
     valid_bytes: usize,
     source_codec: Codec,
     log_append_time: Option<Timestamp>,
+    /// The leader epoch of all batches; `None` where they differ, or one has none.
+    leader_epoch: Option<LeaderEpoch>,
+    /// Some batch has a producer.
+    any_producer: bool,
+    now_ms: i64,
 }
 
 impl Log {
@@ -99,11 +104,12 @@ impl Log {
                 let first = log.marks().log_end.offset;
                 log.check_base(first)?;
                 let assigned =
-                    log.assign(&mut batches, first, seen.source_codec, &config, leader_epoch, origin)?;
+                    log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
                 seen.first_offset = Some(first);
                 seen.last_offset = Offset::new(assigned.next_offset.get() - 1);
                 seen.max_timestamp = assigned.max_timestamp;
                 seen.log_append_time = assigned.log_append_time;
+                seen.leader_epoch = Some(leader_epoch);
                 seen.valid_bytes = batches.len();
             }
             let info =
@@ -165,6 +171,7 @@ impl Inner {
         origin: Origin,
         leader_epoch: LeaderEpoch,
     ) -> Result<Option<Analysis>> {
+        let now_ms = self.clock.now_ms();
         let mut seen: Option<Analysis> = None;
         let mut monotonic = true;
         let mut walk = Batches::new(batches);
@@ -219,7 +226,14 @@ impl Inner {
                 valid_bytes: 0,
                 source_codec: Codec::None,
                 log_append_time: None,
+                leader_epoch: if header.magic() == Magic::V2 { epoch } else { None },
+                any_producer: false,
+                now_ms,
             });
+            seen.any_producer |= header.producer_id().is_some();
+            if epoch != seen.leader_epoch {
+                seen.leader_epoch = None;
+            }
             seen.last_offset = header.last_offset();
             seen.max_timestamp = seen.max_timestamp.max(header.max_timestamp());
             seen.valid_bytes = walk.position();
@@ -261,7 +275,7 @@ impl Inner {
         &self,
         batches: &mut BytesMut,
         first: Offset,
-        source_codec: Codec,
+        seen: &Analysis,
         config: &LogConfig,
         leader_epoch: LeaderEpoch,
         origin: Origin,
@@ -278,11 +292,11 @@ impl Inner {
             timestamp_type: config.message_timestamp_type,
             timestamp_before_max_ms: config.message_timestamp_before_max_ms,
             timestamp_after_max_ms: config.message_timestamp_after_max_ms,
-            now: Timestamp::new(self.clock.now_ms()),
+            now: Timestamp::new(seen.now_ms),
             leader_epoch,
             decompressed_limit: i32::MAX as usize,
         };
-        let assigned = assign_offsets(batches, first, source_codec, &rules)
+        let assigned = assign_offsets(batches, first, seen.source_codec, &rules)
             .map_err(|source| Error::Validation { dir: self.dir.clone(), source })?;
         if assigned.sizes_may_have_changed {
             for batch in Batches::new(batches) {
@@ -316,7 +330,7 @@ impl Inner {
         (origin, version): (Origin, TransactionVersion),
         config: &LogConfig,
     ) -> Result<AppendInfo> {
-        self.note_epochs(&batches)?;
+        self.note_epochs(&batches, seen.leader_epoch)?;
         let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
         if batches.len() as u64 > size_max {
             return Err(Error::RecordSetTooLarge {
@@ -327,7 +341,11 @@ impl Inner {
         }
         let active = self.roll_if_due(writer, deferred, &seen, batches.len(), config)?;
         let place = Place { segment: active.base_offset(), position: active.size() };
-        let checked = self.check_producers(writer, &batches, origin, version, place)?;
+        let checked = if seen.any_producer {
+            self.check_producers(writer, &batches, origin, version, place)?
+        } else {
+            Checked::Append(None)
+        };
         let info = AppendInfo {
             first_offset: seen.first_offset,
             last_offset: Some(seen.last_offset),
@@ -351,23 +369,27 @@ impl Inner {
         let position = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)))?;
         let next = seen.last_offset.next();
         let place = Place { segment: active.base_offset(), position: position + len };
-        {
+        let unflushed = {
             let mut marks = self.marks.write();
             marks.set_log_end(next, place);
             marks.refresh_high_watermark();
-        }
+            next.get().saturating_sub(marks.recovery_point.get())
+        };
         self.commit_producers(writer, update, next);
-        self.high_watermark_moved(writer);
-        let marks = self.marks();
-        let unflushed = marks.log_end.offset.get().saturating_sub(marks.recovery_point.get());
+        if !writer.producers.is_empty() {
+            self.high_watermark_moved(writer);
+        }
         if unflushed >= config.flush_messages {
-            self.flush_under_lock(writer, marks.log_end.offset)?;
+            self.flush_under_lock(writer, next)?;
         }
         Ok(info)
     }
 
     /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.
-    fn note_epochs(&self, batches: &[u8]) -> Result<()> {
+    fn note_epochs(&self, batches: &[u8], of_all: Option<LeaderEpoch>) -> Result<()> {
+        if of_all.is_some() && of_all == self.latest_epoch_cached() {
+            return Ok(());
+        }
         for batch in Batches::new(batches) {
             let header = *batch
                 .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
@@ -406,9 +428,8 @@ impl Inner {
         let active = self.active()?;
         let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
         let age_max = roll_age_max(config);
-        let now_ms = self.clock.now_ms();
         let check = active
-            .roll_check(now_ms, size as u64, seen.max_timestamp, seen.last_offset, size_max, age_max)
+            .roll_check(seen.now_ms, size as u64, seen.max_timestamp, seen.last_offset, size_max, age_max)
             .map_err(|e| self.wrap(e))?;
         if roll_reason(&check).is_none() {
             return Ok(active);

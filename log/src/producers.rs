@@ -82,8 +82,8 @@ impl SnapshotStore for Snapshots<'_> {
 
 /// An append as its producers see it.
 pub(crate) enum Checked {
-    /// It may be written; the update counts once it is.
-    Append(ProducerUpdate),
+    /// It may be written; the update, if it has one, counts once it is.
+    Append(Option<ProducerUpdate>),
     /// It repeats a batch that is in the log.
     Duplicate(ProducerBatch),
 }
@@ -149,7 +149,7 @@ impl Inner {
                 BatchEffect::Nothing | BatchEffect::Data | BatchEffect::Marker(_) => {}
             }
         }
-        Ok(Checked::Append(update))
+        Ok(Checked::Append(Some(update)))
     }
 
     /// Takes over an append that has been written; returns the transactions that it ended, with the last stable offset
@@ -157,12 +157,12 @@ impl Inner {
     pub(crate) fn commit_producers(
         &self,
         writer: &mut Writer,
-        update: ProducerUpdate,
+        update: Option<ProducerUpdate>,
         next: Offset,
     ) -> Vec<(CompletedTransaction, Offset)> {
         let state = &mut writer.producers;
         let mut ended = Vec::new();
-        if !update.is_empty() {
+        if let Some(update) = update {
             for completed in state.commit(update) {
                 let stable = state.last_stable_offset(&completed);
                 // A transaction that the state lost to a damaged snapshot has no entry to complete.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_format::{Batches, Offset, Timestamp};
+use kseg_format::{BatchHeader, Batches, Offset, Timestamp};
 use kseg_index::{OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
 use kseg_io_backends::Backend;
 
@@ -172,27 +172,44 @@ impl Segment {
         self.open_indexes()?;
         let mut tail = self.tail.lock();
         let mut so_far = self.largest_in(&mut tail)?;
+        let mut walk = Batches::new(&batches);
+        let corrupt = |at: usize| move |e| Error::corrupt(&self.path(), at as u64, e);
+        let first = match walk.next() {
+            Some(batch) => *batch.map_err(corrupt(0))?.header(),
+            None => return Ok(self.size()),
+        };
+        if first.size() == batches.len() {
+            // One batch, as nearly always: its bytes are given away, and their owner is the only one.
+            let start = self.log.append(batches)?;
+            self.note(&mut tail, &mut so_far, start, &first)?;
+            return Ok(start);
+        }
         let start = self.log.append(batches.clone())?;
         let mut walk = Batches::new(&batches);
         loop {
-            let position = start + walk.position() as u64;
+            let at = walk.position();
             let Some(batch) = walk.next() else { break };
-            let batch = batch.map_err(|e| Error::corrupt(&self.path(), position, e))?;
-            let header = batch.header();
-            if position == 0 {
-                tail.first_timestamp = Some(header.max_timestamp());
-            }
-            if header.max_timestamp() > so_far.timestamp {
-                so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
-                tail.largest = Some(so_far);
-            }
-            if tail.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
-                self.add_entry(header.last_offset(), position as u32, so_far)?;
-                tail.bytes_since_index_entry = 0;
-            }
-            tail.bytes_since_index_entry += header.size() as u64;
+            let header = *batch.map_err(corrupt(at))?.header();
+            self.note(&mut tail, &mut so_far, start + at as u64, &header)?;
         }
         Ok(start)
+    }
+
+    /// What the appending side keeps of a batch that has been written, and its index entry if one is due.
+    fn note(&self, tail: &mut Tail, so_far: &mut TimestampOffset, position: u64, header: &BatchHeader) -> Result<()> {
+        if position == 0 {
+            tail.first_timestamp = Some(header.max_timestamp());
+        }
+        if header.max_timestamp() > so_far.timestamp {
+            *so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+            tail.largest = Some(*so_far);
+        }
+        if tail.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
+            self.add_entry(header.last_offset(), position as u32, *so_far)?;
+            tail.bytes_since_index_entry = 0;
+        }
+        tail.bytes_since_index_entry += header.size() as u64;
+        Ok(())
     }
 
     /// Both indexes get the entry of a batch, as far as they have room.
