@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kseg_format::{
-    Assigned, Batches, Codec, LeaderEpoch, LeaderRules, Levels, Magic, Offset, Origin, Timestamp,
-    TimestampType, assign_offsets,
+    Assigned, Batch, BatchMut, Batches, Codec, LeaderEpoch, LeaderRules, Levels, Magic, Offset, Origin,
+    Timestamp, TimestampType, assign_offsets,
 };
 use kseg_segment::roll_reason;
 
@@ -103,8 +103,7 @@ impl Log {
             } else {
                 let first = log.marks().log_end.offset;
                 log.check_base(first)?;
-                let assigned =
-                    log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
+                let assigned = log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
                 seen.first_offset = Some(first);
                 seen.last_offset = Offset::new(assigned.next_offset.get() - 1);
                 seen.max_timestamp = assigned.max_timestamp;
@@ -115,6 +114,51 @@ impl Log {
             let info =
                 log.append_checked(writer, deferred, batches.freeze(), seen, (origin, version), &config)?;
             Ok(AppendInfo { size, ..info })
+        })
+    }
+
+    /// Appends one batch that the batching writer has just built: with a right checksum, whole records from offset 0 on, no
+    /// producer, create times within the topic's limits and keys where the topic wants them.
+    ///
+    /// # Errors
+    /// As [`append_as_leader`](Log::append_as_leader), without those on contents.
+    pub(crate) fn append_built(&self, mut bytes: BytesMut, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
+        let log = &self.inner;
+        let config = log.config();
+        let decode = |source| Error::Decode { dir: log.dir.clone(), position: 0, source };
+        let header = *Batch::parse(&bytes).map_err(decode)?.header();
+        let size = header.size();
+        if size as u64 > u64::try_from(config.max_message_bytes).unwrap_or(0) {
+            return Err(Error::RecordTooLarge {
+                dir: log.dir.clone(),
+                size,
+                limit: config.max_message_bytes,
+            });
+        }
+        log.locked(|writer, deferred| {
+            log.check_writable()?;
+            let first = log.marks().log_end.offset;
+            log.check_base(first)?;
+            let last = Offset::new(first.get() + i64::from(header.last_offset_delta()));
+            let mut batch = BatchMut::parse(&mut bytes).map_err(decode)?;
+            batch.set_last_offset(last);
+            batch
+                .set_leader_epoch(Some(leader_epoch))
+                .map_err(|e| Error::InvalidArgument { what: format!("{}: {e}", log.dir.display()) })?;
+            let seen = Analysis {
+                first_offset: Some(first),
+                first_batch_last: last,
+                last_offset: last,
+                max_timestamp: header.max_timestamp(),
+                valid_bytes: size,
+                source_codec: Codec::None,
+                log_append_time: None,
+                leader_epoch: Some(leader_epoch),
+                any_producer: false,
+                now_ms: log.clock.now_ms(),
+            };
+            let origin = (Origin::Client, TransactionVersion::V0);
+            log.append_checked(writer, deferred, bytes.freeze(), seen, origin, &config)
         })
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
+use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp, TimestampType};
 
 use crate::append::AppendInfo;
 use crate::error::{Error, Result};
@@ -68,6 +68,20 @@ pub struct BatchWriter {
     buffer: BytesMut,
     /// When the first record of the batch came; `None` while it is empty.
     since_ms: Option<i64>,
+    /// What a topic may have a rule about, of the records that wait.
+    seen: Seen,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    null_key: bool,
+    /// Smallest and largest timestamp; records without one do not count.
+    oldest: i64,
+    newest: i64,
+}
+
+impl Seen {
+    const NOTHING: Seen = Seen { null_key: false, oldest: i64::MAX, newest: i64::MIN };
 }
 
 /// Most bytes that a record adds to a batch beside its key, value and headers (Kafka `DefaultRecord`: length, attributes,
@@ -84,7 +98,7 @@ impl BatchWriter {
             level: options.level,
             ..BatchOptions::default()
         });
-        BatchWriter { log, options, builder, buffer: BytesMut::new(), since_ms: None }
+        BatchWriter { log, options, builder, buffer: BytesMut::new(), since_ms: None, seen: Seen::NOTHING }
     }
 
     /// Takes a record. Returns what the log answered where a full batch went out first; the record itself is in the next
@@ -114,6 +128,11 @@ impl BatchWriter {
         self.builder.append(timestamp, key, value, headers).map_err(|e| Error::InvalidArgument {
             what: format!("a record for {}: {e}", self.log.partition()),
         })?;
+        self.seen.null_key |= key.is_none();
+        if let Some(timestamp) = timestamp {
+            self.seen.oldest = self.seen.oldest.min(timestamp.get());
+            self.seen.newest = self.seen.newest.max(timestamp.get());
+        }
         Ok(sent)
     }
 
@@ -135,6 +154,7 @@ impl BatchWriter {
     /// As [`Log::append_as_leader`]; the records of the batch are not in the log then, and have been dropped.
     pub fn flush(&mut self) -> Result<Option<AppendInfo>> {
         self.since_ms = None;
+        let seen = std::mem::replace(&mut self.seen, Seen::NOTHING);
         let encoded = self.builder.finish(&mut self.buffer).map_err(|e| Error::InvalidArgument {
             what: format!("a batch for {}: {e}", self.log.partition()),
         })?;
@@ -142,7 +162,28 @@ impl BatchWriter {
             return Ok(None);
         }
         let batch = self.buffer.split();
-        self.log.append_as_leader(batch, self.options.leader_epoch, Origin::Client).map(Some)
+        let leader_epoch = self.options.leader_epoch;
+        let appended = if self.needs_no_look(seen) {
+            self.log.append_built(batch, leader_epoch)
+        } else {
+            self.log.append_as_leader(batch, leader_epoch, Origin::Client)
+        };
+        appended.map(Some)
+    }
+
+    /// Whether the batch is as the topic wants it: it was built here, so its checksum and its records are right, and no
+    /// rule of the topic asks for a change or may be broken.
+    fn needs_no_look(&self, seen: Seen) -> bool {
+        let config = self.log.config();
+        let now_ms = self.log.inner.clock.now_ms();
+        let within = seen.oldest > seen.newest
+            || now_ms.saturating_sub(seen.oldest) <= config.message_timestamp_before_max_ms
+                && seen.newest.saturating_sub(now_ms) <= config.message_timestamp_after_max_ms;
+        let codec = config.compression_type.codec().unwrap_or(self.options.codec);
+        within
+            && config.message_timestamp_type == TimestampType::CreateTime
+            && codec == self.options.codec
+            && !(config.cleanup_policy.compact && seen.null_key)
     }
 
     /// How many records wait for their batch to go out.

@@ -12,7 +12,8 @@ use loom::thread;
 fn log() -> Arc<Log> {
     let clock = Arc::new(ManualClock::new(1));
     let options = OpenOptions {
-        config: LogConfig::from_pairs([("segment.index.bytes", "48"), ("index.interval.bytes", "0")]).expect("valid"),
+        config: LogConfig::from_pairs([("segment.index.bytes", "48"), ("index.interval.bytes", "0")])
+            .expect("valid"),
         clock: clock.clone(),
         scheduler: ManualScheduler::new(clock),
         ..OpenOptions::new(kseg_io_backends::open("memory").expect("memory is always there"))
@@ -44,7 +45,9 @@ fn bases(log: &Log, from: i64) -> Vec<i64> {
     let mut walk = Batches::new(&bytes);
     let bases = walk
         .by_ref()
-        .map(|b| b.expect("framing").verify().expect("a checksum").header().base_offset().expect("known").get())
+        .map(|b| {
+            b.expect("framing").verify().expect("a checksum").header().base_offset().expect("known").get()
+        })
         .collect();
     assert!(walk.rest().is_empty(), "a read ends with a whole batch");
     bases

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use kseg_format::{Batches, Codec, Timestamp};
+use bytes::BytesMut;
+use kseg_format::{BatchOptions, Batches, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
 use kseg_io_backends::{Call, Metered};
 use kseg_log::{BatchWriter, WriterOptions};
 
@@ -85,4 +86,68 @@ fn a_record_that_no_batch_can_hold_is_refused() {
     writer.append(Some(Timestamp::new(5)), None, None, &[]).expect("the next one is fine");
     writer.flush().expect("sent");
     assert_eq!(log.log_end_offset().get(), 1);
+}
+
+#[test]
+fn the_rules_of_the_topic_hold_for_the_writers_batches() {
+    let refused = |pairs: &[(&str, &str)], time| {
+        let bench = Bench::new(pairs);
+        let log = Arc::new(bench.open());
+        let mut writer = BatchWriter::new(log.clone(), WriterOptions::default());
+        writer.append(Some(Timestamp::new(10_000_000)), None, Some(b"fine"), &[]).expect("taken");
+        writer.append(Some(Timestamp::new(time)), None, Some(b"late or early"), &[]).expect("taken");
+        let result = writer.flush().map_err(|e| e.kafka_name());
+        assert_eq!(log.size() == 0, result.is_err());
+        result.err()
+    };
+    // The clock shows 10000000.
+    let limits = [("message.timestamp.before.max.ms", "100"), ("message.timestamp.after.max.ms", "50")];
+    assert_eq!(refused(&limits, 9_999_900), None);
+    assert_eq!(refused(&limits, 9_999_899), Some("RecordValidationException"));
+    assert_eq!(refused(&limits, 10_000_050), None);
+    assert_eq!(refused(&limits, 10_000_051), Some("RecordValidationException"));
+    assert_eq!(refused(&[("cleanup.policy", "compact")], 10_000_000), Some("RecordValidationException"));
+
+    let bench = Bench::new(&[("message.timestamp.type", "LogAppendTime"), ("compression.type", "gzip")]);
+    let log = Arc::new(bench.open());
+    let mut writer = BatchWriter::new(log.clone(), WriterOptions::default());
+    writer.append(Some(Timestamp::new(5)), None, Some(b"v"), &[]).expect("taken");
+    let info = writer.flush().expect("sent").expect("a batch");
+    assert_eq!(info.log_append_time, Some(Timestamp::new(10_000_000)));
+    let bytes = bytes_of(&log, 0).expect("data");
+    let header = *Batches::new(&bytes).next().expect("a batch").expect("whole").header();
+    assert_eq!(header.codec().expect("known"), Codec::Gzip);
+}
+
+#[test]
+fn what_the_writer_built_is_what_a_checked_append_stores() {
+    let stored = |checked: bool| {
+        let bench = Bench::new(&[]);
+        let log = Arc::new(bench.open());
+        lead(&log, 3, 1, 200);
+        if checked {
+            let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+            for n in 0..5 {
+                builder
+                    .append(Timestamp::from_raw(9_999_990 + n), Some(b"k"), Some(b"v"), &[])
+                    .expect("a record");
+            }
+            let mut bytes = BytesMut::new();
+            builder.finish(&mut bytes).expect("a batch");
+            log.append_as_leader(bytes, LeaderEpoch::new(0), Origin::Client).expect("an append");
+        } else {
+            let mut writer = BatchWriter::new(log.clone(), WriterOptions::default());
+            for n in 0..5 {
+                writer
+                    .append(Timestamp::from_raw(9_999_990 + n), Some(b"k"), Some(b"v"), &[])
+                    .expect("taken");
+            }
+            writer.flush().expect("sent");
+        }
+        bytes_of(&log, 3).expect("data")
+    };
+    assert_eq!(stored(true), stored(false));
+    for batch in Batches::new(&stored(false)) {
+        batch.expect("whole").verify().expect("a checksum");
+    }
 }
