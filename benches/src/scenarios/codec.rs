@@ -13,7 +13,8 @@ use crate::payload::{self, BASE_TIMESTAMP_MS, Random};
 use crate::reference::{CopyLoop, passes};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let shapes = [(100, 100, true), (100, 1024, true), (1000, 100, false), (1000, 1024, false)];
+    // The scenario with every codec has the second shape too.
+    let shapes = [(100, 100, true), (100, 1024, false), (1000, 100, false), (1000, 1024, false)];
     let mut scenarios = Vec::new();
     for (way, verb) in [(Way::Encode, "encode"), (Way::Decode, "decode")] {
         for (count, len, by_default) in shapes {
