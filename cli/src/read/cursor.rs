@@ -34,6 +34,8 @@ pub(crate) enum Start {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     partition: Partition,
+    /// The segments as they were listed last.
+    listed: Vec<SegmentFile>,
     /// Records below are not wanted.
     next: Offset,
     open: Option<Open>,
@@ -74,7 +76,7 @@ impl Cursor {
     /// # Errors
     /// An offset below the first record or above the end of the log; damage met by a search.
     pub(crate) fn new(partition: Partition, start: Start) -> Result<Cursor> {
-        let mut cursor = Cursor { partition, next: Offset::ZERO, open: None };
+        let mut cursor = Cursor { partition, listed: Vec::new(), next: Offset::ZERO, open: None };
         cursor.next = match start {
             Start::Earliest => cursor.earliest()?,
             Start::Latest => cursor.latest()?,
@@ -156,10 +158,15 @@ impl Cursor {
     /// Opens the segment that has the next offset, or the first one above it. Whether there was one.
     fn open_segment(&mut self) -> Result<bool> {
         for _ in 0..LISTINGS {
-            let segments = self.partition.segments()?;
-            let at = segments.partition_point(|segment| segment.base <= self.next).saturating_sub(1);
-            let Some(segment) = segments.into_iter().nth(at) else { return Ok(false) };
-            let Some(file) = PreadFile::open_if_there(&segment.path)? else { continue };
+            if self.listed.is_empty() {
+                self.listed = self.partition.segments()?;
+            }
+            let at = self.listed.partition_point(|segment| segment.base <= self.next).saturating_sub(1);
+            let Some(segment) = self.listed.get(at).cloned() else { return Ok(false) };
+            let Some(file) = PreadFile::open_if_there(&segment.path)? else {
+                self.listed.clear();
+                continue;
+            };
             let mut walk = Walk::new(file)?;
             hints::seek_offset(&mut walk, &segment, self.next);
             self.open = Some(Open { floor: segment.base, segment, walk, taken: None });
@@ -173,7 +180,16 @@ impl Cursor {
     fn end_of_segment(&mut self, step: Step) -> Result<bool> {
         let Some(open) = &mut self.open else { return Ok(false) };
         // In this order: what the file has once its successor exists is all that it will ever have.
-        let later = self.partition.segments()?.into_iter().find(|segment| segment.base > open.segment.base);
+        let base = open.segment.base;
+        let successor =
+            |listed: &[SegmentFile]| listed.iter().map(|segment| segment.base).find(|other| *other > base);
+        let later = match successor(&self.listed) {
+            Some(later) => Some(later),
+            None => {
+                self.listed = self.partition.segments()?;
+                successor(&self.listed)
+            }
+        };
         if open.walk.refresh()? {
             return Ok(true);
         }
@@ -187,7 +203,7 @@ impl Cursor {
                 ("a batch".to_owned(), format!("{have} bytes of zeros in a segment that has a successor"))
             }
             Step::Batch(_) | Step::End => {
-                self.next = self.next.max(later.base);
+                self.next = self.next.max(later);
                 self.open = None;
                 return Ok(true);
             }
