@@ -145,6 +145,17 @@ impl<R: Region> OffsetIndex<R> {
         }
     }
 
+    /// As [`lookup`](Self::lookup), and the entry behind that one, if there is one: the batch that holds `target` starts
+    /// between the two positions, or at the second.
+    #[inline]
+    pub fn lookup_between(&self, target: Offset) -> (OffsetPosition, Option<OffsetPosition>) {
+        let (entry, next) = match self.lower_bound(target) {
+            Some(slot) => (self.at(slot), slot + 1),
+            None => (OffsetPosition { offset: self.base, position: 0 }, 0),
+        };
+        (entry, (next < self.entries()).then(|| self.at(next)))
+    }
+
     /// The first entry whose position is at least `position + size`, the sum taken in 64 bits; `None` where there is none.
     ///
     /// A read of `size` bytes from `position` ends before the batch of that entry does, so its offset is an upper bound

@@ -137,7 +137,7 @@ impl Inode {
         // Pairs with `writing`, see there.
         self.frozen.store(maps.frozen(), Ordering::SeqCst);
         while self.writers.load(Ordering::SeqCst) != 0 {
-            std::thread::yield_now();
+            real::yield_now();
         }
         // Not while a view may be dropped: that takes the lock.
         drop(maps);

@@ -122,10 +122,8 @@ impl Inner {
 
     /// Takes note of an error of a write or sync: the log is read-only from then on.
     pub(crate) fn fence_on<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(e) = &result {
-            if e.fences() {
-                self.fenced.store(true, Ordering::Release);
-            }
+        if result.as_ref().is_err_and(Error::fences) {
+            self.fenced.store(true, Ordering::Release);
         }
         result
     }
@@ -384,7 +382,7 @@ impl Inner {
             }
             marks.recovery_point = marks.recovery_point.max(offset);
         }
-        if self.epochs.write().truncate_from_start(offset).changed {
+        if self.epochs.write().truncate_from_start(offset).write == FileWrite::Background {
             self.write_epochs_later(deferred);
         }
         writer.producers.log_start_moved(offset);

@@ -19,7 +19,7 @@ use crate::checkpoint::parse_epochs;
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
-use crate::leader_epoch::LeaderEpochCache;
+use crate::leader_epoch::{FileWrite, LeaderEpochCache};
 use crate::log::{Deferred, EPOCH_FILE, Inner, Log, Writer};
 use crate::marks::{Mark, Marks, Place};
 use crate::producers::{no_producers, observe};
@@ -310,10 +310,10 @@ impl Loading<'_> {
         let log_start = self.log_start.max(first);
         let recovery_point =
             if self.clean && known_end.is_some() { log_end } else { self.recovery_point.min(log_end) };
-        if log.epochs.write().truncate_from_end(log_end).changed {
+        if log.epochs.write().truncate_from_end(log_end).write == FileWrite::Background {
             log.write_epochs_later(deferred);
         }
-        if log.epochs.write().truncate_from_start(self.log_start).changed {
+        if log.epochs.write().truncate_from_start(self.log_start).write == FileWrite::Background {
             log.write_epochs_later(deferred);
         }
         {
@@ -422,7 +422,7 @@ impl Loading<'_> {
             let all = log.segments().as_slice().to_vec();
             *log.segments.write() = Arc::new(Segments::default());
             log.delete_later(all, deferred)?;
-            if log.epochs.write().clear_and_flush().write != crate::leader_epoch::FileWrite::None {
+            if log.epochs.write().clear_and_flush().write != FileWrite::None {
                 log.write_epochs()?;
             }
             writer.producers = log.list_producers()?;

@@ -116,9 +116,10 @@ impl Inner {
     }
 
     fn marks_flushed(&self, writer: &mut Writer, end: Offset) {
+        // A truncation may have gone below `end` meanwhile; a roll may have gone above the log end.
+        let active = self.segments().active().map_or(Offset::ZERO, |s| s.base_offset());
         let mut marks = self.marks.write();
-        // A truncation may have gone below `end` meanwhile.
-        let end = end.min(marks.log_end.offset.max(marks.recovery_point));
+        let end = end.min(marks.log_end.offset.max(active));
         marks.recovery_point = marks.recovery_point.max(end);
         writer.last_flush_ms = self.clock.now_ms();
     }
@@ -135,8 +136,10 @@ impl Inner {
         }
         let segments = self.segments();
         let mut new = false;
+        let active = segments.active().map(|s| s.base_offset());
         for segment in segments.range(recovery_point, flush_end)? {
-            self.fence_on(segment.flush().map_err(|e| self.wrap(e)))?;
+            let sealed = active != Some(segment.base_offset());
+            self.fence_on(segment.flush(sealed).map_err(|e| self.wrap(e)))?;
             new |= segment.base_offset() >= recovery_point;
         }
         if new {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 
 use crate::clock::{Clock, ManualClock};
-use crate::sync::{JoinHandle, Mutex, spawn};
+use crate::sync::{JoinHandle, Mutex, is_current, spawn};
 
 /// A piece of background work: it runs once.
 pub type Task = Box<dyn FnOnce() + Send>;
@@ -93,7 +93,7 @@ impl Drop for ThreadScheduler {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
             // A task may hold the last handle: the thread cannot wait for itself.
-            if thread.thread().id() != std::thread::current().id() {
+            if !is_current(&thread) {
                 let _ = thread.join();
             }
         }

@@ -52,3 +52,8 @@ pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 pub(crate) fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle> {
     std::thread::Builder::new().name(name.to_string()).spawn(f)
 }
+
+/// Whether the caller runs on this thread.
+pub(crate) fn is_current(thread: &JoinHandle) -> bool {
+    thread.thread().id() == std::thread::current().id()
+}

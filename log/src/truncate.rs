@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kseg_format::Offset;
 
 use crate::error::{Error, Result};
+use crate::leader_epoch::FileWrite;
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::{Mark, Place};
 
@@ -59,7 +60,7 @@ impl Inner {
     ) -> Result<bool> {
         let log_end = self.marks().log_end.offset;
         if offset >= log_end {
-            if self.epochs.write().truncate_from_end(log_end).changed {
+            if self.epochs.write().truncate_from_end(log_end).write == FileWrite::Background {
                 self.write_epochs_later(deferred);
             }
             return Ok(false);
@@ -91,7 +92,7 @@ impl Inner {
         let bases: Vec<_> = gone.iter().map(|s| s.base_offset()).collect();
         self.delete_later(gone, deferred)?;
         self.delete_snapshots_later(writer, &bases, deferred)?;
-        if self.epochs.write().truncate_from_end(offset).changed {
+        if self.epochs.write().truncate_from_end(offset).write == FileWrite::Background {
             self.write_epochs_later(deferred);
         }
         let log_start = self.marks().log_start;
@@ -126,7 +127,7 @@ impl Inner {
             marks.set_high_watermark(offset);
             marks.first_unstable = None;
         }
-        if self.epochs.write().clear_and_flush().write != crate::leader_epoch::FileWrite::None {
+        if self.epochs.write().clear_and_flush().write != FileWrite::None {
             self.write_epochs()?;
         }
         self.reset_producers(writer, offset)?;

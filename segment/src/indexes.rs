@@ -157,6 +157,22 @@ impl<I: Index> Lazy<I> {
         self.resize(base, 0)
     }
 
+    /// Whether the file holds whole entries and nothing behind them.
+    pub(crate) fn is_whole(&self) -> Result<bool> {
+        match &self.open {
+            Some((file, _)) => Ok(file.len()?.is_multiple_of(I::ENTRY_LEN as u64)),
+            None => Ok(true),
+        }
+    }
+
+    /// Makes the file's length and contents durable, after it has been cut.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if let Some((file, _)) = &self.open {
+            file.submit(Op::Flush { metadata: true }).wait().result?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn flush(&self) -> Result<()> {
         if let Some((file, index)) = &self.open {
             // msync writes the pages and, by way of the file's fsync, its length; an empty file has no page.

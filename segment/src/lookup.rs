@@ -6,7 +6,7 @@
 //! entry). One that fails is rebuilt from the batches, so that whatever an index file holds, an answer is right.
 
 use kseg_format::{BatchHeader, LeaderEpoch, Offset, Timestamp};
-use kseg_index::{IndexError, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, entries_in};
+use kseg_index::{IndexError, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
 use kseg_io_backends::Appender;
 
 use crate::error::{Error, Result};
@@ -61,8 +61,18 @@ impl Segment {
         let size = self.size();
         let mut rebuilt = false;
         loop {
-            let entry = self.with_offset_index(|index| Ok(index.lookup(offset)))?;
+            let (entry, after) = self.with_offset_index(|index| Ok(index.lookup_between(offset)))?;
             let file = self.log.open()?;
+            if let Some(after) = after {
+                // Large batches have an entry each: the batch is then that of the next entry, one read away.
+                let found = Headers::new(&*file, u64::from(after.position), size).next();
+                if let Ok(Some((position, header))) = found
+                    && header.last_offset() == after.offset
+                    && header.base_offset().is_some_and(|base| base <= offset)
+                {
+                    return Ok(Some(BatchPlace { position, header }));
+                }
+            }
             let mut walk = Headers::new(&*file, u64::from(entry.position), size);
             match self.first_reaching(&mut walk, entry, offset) {
                 Ok(found) => return Ok(found),
@@ -400,39 +410,24 @@ impl Segment {
         Ok(())
     }
 
-    /// Order, the last entry against its batch, and no entry missing behind it.
+    /// Whole entries, their order, and the last one against its batch.
     fn offset_index_is_sound(&self, indexes: &Indexes) -> Result<bool> {
         let Some(index) = indexes.offset.get() else { return Ok(true) };
-        if index.check_against(self.size()).is_err() {
+        if !indexes.offset.is_whole()? || index.check_against(self.size()).is_err() {
             return Ok(false);
         }
-        let size = self.size();
-        let entries = index.entries();
-        let entry = index.lookup(index.last_offset());
-        let mut gap = u64::from(self.config.index_interval_bytes);
-        let mut before = 0;
-        for n in 0..entries {
-            let Ok(entry) = index.entry(n) else { return Ok(false) };
-            gap = gap.max(u64::from(entry.position).saturating_sub(before));
-            before = u64::from(entry.position);
+        if index.entries() == 0 {
+            // Right, if slow: a segment that was filled in many short sittings may have none.
+            return Ok(true);
         }
+        let last = index.lookup(index.last_offset());
         let file = self.log.open()?;
-        let from = if entries == 0 { 0 } else { u64::from(entry.position) };
-        let mut walk = Headers::new(&*file, from, size);
-        let mut first = entries > 0;
-        let entries_max =
-            entries_in(u64::from(self.config.index_size_max), OffsetIndex::<MapRegion>::ENTRY_LEN);
-        let room = entries < entries_max;
-        while let Ok(Some((position, header))) = walk.next() {
-            if first && !(self.base..=entry.offset).contains(&header.last_offset()) {
-                return Ok(false);
-            }
-            first = false;
-            if position - from > gap && room {
-                return Ok(false);
-            }
+        let mut walk = Headers::new(&*file, u64::from(last.position), self.size());
+        match walk.next() {
+            Ok(Some((_, header))) => Ok((self.base..=last.offset).contains(&header.last_offset())),
+            Ok(None) | Err(Error::Corrupt { .. }) => Ok(false),
+            Err(e) => Err(e),
         }
-        Ok(!first)
     }
 
     /// Order, and the last entry against its batch.
@@ -440,7 +435,7 @@ impl Segment {
         let Some(index) = indexes.time.get() else { return Ok(true) };
         let last = index.last_entry();
         let beyond = Offset::new(self.base.get().saturating_add(i64::from(i32::MAX)).saturating_add(1));
-        if index.check_against(beyond).is_err() {
+        if !indexes.time.is_whole()? || index.check_against(beyond).is_err() {
             return Ok(false);
         }
         if index.entries() == 0 {

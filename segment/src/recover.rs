@@ -315,10 +315,10 @@ impl IndexWriter {
                 TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
         }
         if position - self.last_indexed > self.interval {
-            if let Some(index) = offsets.filter(|i| !i.is_full()) {
-                if index.entries() == 0 || header.last_offset() > index.last_offset() {
-                    index.append(header.last_offset(), position as u32)?;
-                }
+            if let Some(index) = offsets.filter(|i| !i.is_full())
+                && (index.entries() == 0 || header.last_offset() > index.last_offset())
+            {
+                index.append(header.last_offset(), position as u32)?;
             }
             if let Some(index) =
                 times.filter(|i| !i.is_full() && self.largest.offset >= i.last_entry().offset)

@@ -48,22 +48,33 @@ const CHUNK: usize = 4096;
 
 /// Walk over batch headers.
 ///
-/// Reads about as many bytes as it has to: a page at a time while batches are smaller than that, single headers
-/// where they are larger. Allocates nothing.
+/// Reads about as many bytes as it has to: a header first, then a page at a time while batches are smaller than that, or
+/// single headers where they are larger. Allocates at most that page.
 pub struct Headers<'f, F: ReadAt + ?Sized> {
     file: &'f F,
     position: u64,
     end: u64,
-    chunk: [u8; CHUNK],
+    head: [u8; BatchHeader::MAX_LEN],
+    /// Empty until a batch is met that is smaller than a page.
+    chunk: Vec<u8>,
     chunk_at: u64,
     chunk_len: usize,
-    large: bool,
+    small: bool,
 }
 
 impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
     /// A walk over `[position, end)` of `file`; `position` is the start of a batch.
     pub fn new(file: &'f F, position: u64, end: u64) -> Self {
-        Headers { file, position, end, chunk: [0; CHUNK], chunk_at: 0, chunk_len: 0, large: false }
+        Headers {
+            file,
+            position,
+            end,
+            head: [0; BatchHeader::MAX_LEN],
+            chunk: Vec::new(),
+            chunk_at: 0,
+            chunk_len: 0,
+            small: false,
+        }
     }
 
     /// Where the next batch begins; after the last one, where the whole batches end.
@@ -93,7 +104,7 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
         };
         let header = header.map_err(|e| Error::corrupt(&self.file.path(), at, e))?;
         self.position = at + header.size() as u64;
-        self.large = header.size() >= CHUNK;
+        self.small = header.size() < CHUNK;
         Ok(Some((at, header)))
     }
 
@@ -103,17 +114,20 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
         let need = remaining.min(BatchHeader::MAX_LEN as u64) as usize;
         let within =
             at.checked_sub(self.chunk_at).filter(|&skip| skip + need as u64 <= self.chunk_len as u64);
-        let skip = match within {
-            Some(skip) => skip as usize,
-            None => {
-                let want = if self.large { BatchHeader::MAX_LEN } else { CHUNK };
-                let want = remaining.min(want as u64) as usize;
-                let got = self.file.read_at(&mut self.chunk[..want], at)?;
-                (self.chunk_at, self.chunk_len) = (at, got);
-                0
-            }
-        };
-        Ok(&self.chunk[skip..self.chunk_len])
+        if let Some(skip) = within {
+            return Ok(&self.chunk[skip as usize..self.chunk_len]);
+        }
+        if !self.small {
+            let got = self.file.read_at(&mut self.head[..need], at)?;
+            return Ok(&self.head[..got]);
+        }
+        if self.chunk.is_empty() {
+            self.chunk = vec![0; CHUNK];
+        }
+        let want = remaining.min(CHUNK as u64) as usize;
+        self.chunk_len = self.file.read_at(&mut self.chunk[..want], at)?;
+        self.chunk_at = at;
+        Ok(&self.chunk[..self.chunk_len])
     }
 }
 

@@ -119,7 +119,7 @@ impl Segment {
             }),
             tail: Mutex::new(Tail {
                 bytes_since_index_entry: 0,
-                largest: new.then_some(TimestampOffset { timestamp: None, offset: base }),
+                largest: None,
                 first_timestamp: None,
                 created_ms: now_ms,
             }),
@@ -196,7 +196,13 @@ impl Segment {
     }
 
     /// What the appending side keeps of a batch that has been written, and its index entry if one is due.
-    fn note(&self, tail: &mut Tail, so_far: &mut TimestampOffset, position: u64, header: &BatchHeader) -> Result<()> {
+    fn note(
+        &self,
+        tail: &mut Tail,
+        so_far: &mut TimestampOffset,
+        position: u64,
+        header: &BatchHeader,
+    ) -> Result<()> {
         if position == 0 {
             tail.first_timestamp = Some(header.max_timestamp());
         }
@@ -323,10 +329,10 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.largestTimestamp`.
     pub fn retention_time_ms(&self) -> Result<i64> {
-        if let Some(timestamp) = self.largest()?.timestamp {
-            if timestamp.get() >= 0 {
-                return Ok(timestamp.get());
-            }
+        if let Some(timestamp) = self.largest()?.timestamp
+            && timestamp.get() >= 0
+        {
+            return Ok(timestamp.get());
         }
         let stat = self.backend.names().stat(&self.path())?;
         let modified = stat.map_or(std::time::UNIX_EPOCH, |s| s.modified);
@@ -336,15 +342,20 @@ impl Segment {
         })
     }
 
-    /// Makes the batches and the index entries durable. Makes index files that are missing.
+    /// Makes the batches durable, and with `with_indexes` the index entries. Makes index files that are missing.
+    ///
+    /// A segment that still takes appends needs no durable indexes: after a crash they are rebuilt from its batches.
     ///
     /// # Errors
     /// [`Error::Io`]; after a failed sync the `.log` file takes no further write, and no sync is tried again.
     ///
     /// Source: Kafka `LogSegment.flush`.
-    pub fn flush(&self) -> Result<()> {
+    pub fn flush(&self, with_indexes: bool) -> Result<()> {
         self.log.flush()?;
         self.open_indexes()?;
+        if !with_indexes {
+            return Ok(());
+        }
         let indexes = self.indexes.read();
         indexes.offset.flush()?;
         indexes.time.flush()
@@ -409,7 +420,11 @@ impl Segment {
         let known = self.tail.lock().largest.is_some();
         let entry = if known { self.add_last_time_entry() } else { Ok(()) };
         let mut indexes = self.indexes.write();
-        let trims = [indexes.offset.trim(self.base), indexes.time.trim(self.base)];
+        let mut trims = vec![indexes.offset.trim(self.base), indexes.time.trim(self.base)];
+        if indexes.active {
+            // Nothing else makes them durable, and after an orderly stop they are trusted.
+            trims.extend([indexes.offset.sync(), indexes.time.sync()]);
+        }
         indexes.offset.release();
         indexes.time.release();
         indexes.closed = true;

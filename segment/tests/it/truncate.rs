@@ -18,14 +18,12 @@ fn log_edge_56_batches_that_hold_or_follow_the_offset_go() {
 #[test]
 fn log_edge_43_append_and_truncate_thirty_times() {
     let segment = segment(40, 50, 4096);
-    let mut offset = 40;
-    for _ in 0..30 {
+    for offset in 40..70 {
         append(&segment, offset, &sized(offset, 1, offset, 69));
         append(&segment, offset + 1, &sized(offset + 1, 1, offset + 1, 69));
         assert!(position_of(&segment, offset + 1).is_some());
         segment.truncate_to(Offset::new(offset + 1), 0).expect("truncated");
         assert_eq!(position_of(&segment, offset + 1), None);
-        offset += 1;
     }
     assert_eq!(segment.size(), 30 * 69);
 }
