@@ -7,7 +7,7 @@ use kseg_format::{
     Assigned, Batch, BatchMut, Batches, Codec, LeaderEpoch, LeaderRules, Levels, Magic, Offset, Origin,
     Timestamp, TimestampType, assign_offsets,
 };
-use kseg_segment::roll_reason;
+use kseg_segment::{Segment, roll_reason};
 
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
@@ -102,7 +102,6 @@ impl Log {
                 log.check_given(&seen)?;
             } else {
                 let first = log.marks().log_end.offset;
-                log.check_base(first)?;
                 let assigned = log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
                 seen.first_offset = Some(first);
                 seen.last_offset = Offset::new(assigned.next_offset.get() - 1);
@@ -138,7 +137,6 @@ impl Log {
         log.locked(|writer, deferred| {
             log.check_writable()?;
             let first = log.marks().log_end.offset;
-            log.check_base(first)?;
             let last = Offset::new(first.get() + i64::from(header.last_offset_delta()));
             let mut batch = BatchMut::parse(&mut bytes).map_err(decode)?;
             batch.set_last_offset(last);
@@ -301,16 +299,17 @@ impl Inner {
             let (dir, last) = (self.dir.clone(), seen.last_offset);
             return Err(Error::UnexpectedAppendOffset { dir, first, last, log_end });
         }
-        self.check_base(first)
+        Ok(())
     }
 
     /// The active segment may begin above the log end (a roll to a higher base that no append followed): nothing may be
     /// written below its base.
-    fn check_base(&self, first: Offset) -> Result<()> {
-        let base = self.active()?.base_offset();
+    fn check_base(&self, active: &Segment, seen: &Analysis) -> Result<()> {
+        let base = active.base_offset();
+        let first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if first < base {
-            let dir = self.dir.clone();
-            return Err(Error::UnexpectedAppendOffset { dir, first, last: first, log_end: base });
+            let (dir, last) = (self.dir.clone(), seen.last_offset);
+            return Err(Error::UnexpectedAppendOffset { dir, first, last, log_end: base });
         }
         Ok(())
     }
@@ -374,6 +373,8 @@ impl Inner {
         (origin, version): (Origin, TransactionVersion),
         config: &LogConfig,
     ) -> Result<AppendInfo> {
+        let active = self.active()?;
+        self.check_base(&active, &seen)?;
         self.note_epochs(&batches, seen.leader_epoch)?;
         let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
         if batches.len() as u64 > size_max {
@@ -383,7 +384,7 @@ impl Inner {
                 limit: size_max,
             });
         }
-        let active = self.roll_if_due(writer, deferred, &seen, batches.len(), config)?;
+        let active = self.roll_if_due(writer, deferred, active, &seen, batches.len(), config)?;
         let place = Place { segment: active.base_offset(), position: active.size() };
         let checked = if seen.any_producer {
             self.check_producers(writer, &batches, origin, version, place)?
@@ -395,7 +396,7 @@ impl Inner {
             last_offset: Some(seen.last_offset),
             max_timestamp: seen.max_timestamp,
             log_append_time: seen.log_append_time,
-            log_start_offset: self.marks().log_start,
+            log_start_offset: Offset::ZERO,
             size: seen.valid_bytes,
         };
         let update = match checked {
@@ -405,6 +406,7 @@ impl Inner {
                     first_offset: Some(batch.first_offset()),
                     last_offset: Some(batch.last_offset()),
                     log_append_time: batch.timestamp(),
+                    log_start_offset: self.marks().log_start,
                     ..info
                 });
             }
@@ -413,11 +415,11 @@ impl Inner {
         let position = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)))?;
         let next = seen.last_offset.next();
         let place = Place { segment: active.base_offset(), position: position + len };
-        let unflushed = {
+        let (unflushed, log_start_offset) = {
             let mut marks = self.marks.write();
             marks.set_log_end(next, place);
             marks.refresh_high_watermark();
-            next.get().saturating_sub(marks.recovery_point.get())
+            (next.get().saturating_sub(marks.recovery_point.get()), marks.log_start)
         };
         self.commit_producers(writer, update, next);
         if !writer.producers.is_empty() {
@@ -426,7 +428,7 @@ impl Inner {
         if unflushed >= config.flush_messages {
             self.flush_under_lock(writer, next)?;
         }
-        Ok(info)
+        Ok(AppendInfo { log_start_offset, ..info })
     }
 
     /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.
@@ -465,11 +467,11 @@ impl Inner {
         self: &Arc<Self>,
         writer: &mut Writer,
         deferred: &mut Deferred,
+        active: Arc<Segment>,
         seen: &Analysis,
         size: usize,
         config: &LogConfig,
-    ) -> Result<Arc<kseg_segment::Segment>> {
-        let active = self.active()?;
+    ) -> Result<Arc<Segment>> {
         let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
         let age_max = roll_age_max(config);
         let check = active

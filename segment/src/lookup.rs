@@ -361,6 +361,25 @@ impl Segment {
         }
     }
 
+    /// Runs `f` on both indexes, which it opens first.
+    #[inline]
+    pub(crate) fn with_indexes<T>(
+        &self,
+        f: impl Fn(&OffsetIndex<MapRegion>, &TimeIndex<MapRegion>) -> Result<T, IndexError>,
+    ) -> Result<T> {
+        loop {
+            {
+                let indexes = self.indexes.read();
+                if let (Some(offsets), Some(times)) = (indexes.offset.get(), indexes.time.get()) {
+                    return f(offsets, times).map_err(|e| Error::index(indexes.offset.path(), e));
+                }
+            }
+            let mut indexes = self.indexes.write();
+            self.open_offset_index(&mut indexes)?;
+            self.open_time_index(&mut indexes)?;
+        }
+    }
+
     /// As [`with_offset_index`](Self::with_offset_index), for the time index.
     #[inline]
     pub(crate) fn with_time_index<T>(

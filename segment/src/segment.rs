@@ -15,7 +15,7 @@ use crate::indexes::{Lazy, MapRegion};
 use crate::log_file::LogFile;
 use crate::roll::RollCheck;
 use crate::scan::Headers;
-use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 
 /// One base offset: a `.log` file and its indexes.
 ///
@@ -32,6 +32,9 @@ pub struct Segment {
     pub(crate) log: LogFile,
     pub(crate) indexes: RwLock<Indexes>,
     pub(crate) tail: Mutex<Tail>,
+    /// Both indexes have been opened: set once, by the appending side and for it alone, so Relaxed. A segment that has been
+    /// closed since says so when it is used.
+    pub(crate) indexes_open: AtomicBool,
     /// Counts truncations, so that a reader can tell that bytes changed beneath it.
     pub(crate) truncations: AtomicU64,
 }
@@ -123,6 +126,7 @@ impl Segment {
                 first_timestamp: None,
                 created_ms: now_ms,
             }),
+            indexes_open: AtomicBool::new(false),
             truncations: AtomicU64::new(0),
         }
     }
@@ -169,7 +173,9 @@ impl Segment {
             return Err(Error::OffsetOverflow { path, base_offset, offset: largest });
         }
         // Before the bytes are there: an index that is missing is rebuilt from them.
-        self.open_indexes()?;
+        if !self.indexes_open.load(Ordering::Relaxed) {
+            self.open_indexes()?;
+        }
         let mut tail = self.tail.lock();
         let mut so_far = self.largest_in(&mut tail)?;
         let mut walk = Batches::new(&batches);
@@ -220,12 +226,15 @@ impl Segment {
 
     /// Both indexes get the entry of a batch, as far as they have room.
     fn add_entry(&self, last: Offset, position: u32, largest: TimestampOffset) -> Result<()> {
-        self.with_offset_index(|index| if index.is_full() { Ok(()) } else { index.append(last, position) })?;
-        self.with_time_index(|index| {
-            let full = index.is_full();
-            if full { Ok(false) } else { index.maybe_append(largest.timestamp, largest.offset, false) }
-        })?;
-        Ok(())
+        self.with_indexes(|offsets, times| {
+            if !offsets.is_full() {
+                offsets.append(last, position)?;
+            }
+            if !times.is_full() {
+                times.maybe_append(largest.timestamp, largest.offset, false)?;
+            }
+            Ok(())
+        })
     }
 
     /// Whether `offset` is at most 2147483647 above the base offset, and not below it.
@@ -248,6 +257,7 @@ impl Segment {
         age_max_ms: i64,
     ) -> Result<RollCheck> {
         let size = self.size();
+        let full = self.with_indexes(|offsets, times| Ok((offsets.is_full(), times.is_full())))?;
         let mut tail = self.tail.lock();
         Ok(RollCheck {
             size,
@@ -256,8 +266,8 @@ impl Segment {
             waited_ms: if size > 0 { self.waited(&mut tail, now_ms, newest)? } else { 0 },
             age_max_ms,
             jitter_ms: self.config.roll_jitter_ms,
-            offset_index_full: self.with_offset_index(|i| Ok(i.is_full()))?,
-            time_index_full: self.with_time_index(|i| Ok(i.is_full()))?,
+            offset_index_full: full.0,
+            time_index_full: full.1,
             offset_fits: self.can_hold(last),
         })
     }
@@ -390,7 +400,9 @@ impl Segment {
     /// [`Error::Io`].
     pub fn open_indexes(&self) -> Result<()> {
         self.with_offset_index(|_| Ok(()))?;
-        self.with_time_index(|_| Ok(()))
+        self.with_time_index(|_| Ok(()))?;
+        self.indexes_open.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Gives both indexes their full size, for a segment that is about to take appends.

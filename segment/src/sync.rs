@@ -2,6 +2,7 @@
 
 #[cfg(not(loom))]
 mod imp {
+    pub(crate) type AtomicBool = std::sync::atomic::AtomicBool;
     pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
     pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
     pub(crate) type RwLock<T> = parking_lot::RwLock<T>;
@@ -9,6 +10,7 @@ mod imp {
 
 #[cfg(loom)]
 mod imp {
+    pub(crate) type AtomicBool = loom::sync::atomic::AtomicBool;
     pub(crate) type AtomicU64 = loom::sync::atomic::AtomicU64;
 
     #[derive(Debug)]
@@ -42,5 +44,5 @@ mod imp {
     }
 }
 
-pub(crate) use imp::{AtomicU64, Mutex, RwLock};
+pub(crate) use imp::{AtomicBool, AtomicU64, Mutex, RwLock};
 pub(crate) use std::sync::atomic::Ordering;
