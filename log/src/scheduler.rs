@@ -7,10 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
-
 use crate::clock::{Clock, ManualClock};
-use crate::sync::{JoinHandle, Mutex, is_current, spawn};
+use crate::sync::{JoinHandle, Mutex, RecvTimeoutError, Sender, is_current, spawn, unbounded};
 
 /// A piece of background work: it runs once.
 pub type Task = Box<dyn FnOnce() + Send>;

@@ -44,6 +44,9 @@ mod imp {
     }
 }
 
+/// The channel that feeds the scheduler's thread. Models drive background work by hand and start no such thread, so it is
+/// the same in both halves.
+pub(crate) use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 pub(crate) use imp::{AtomicBool, AtomicI64, Mutex, RwLock};
 pub(crate) use std::sync::atomic::Ordering;
 /// A thread that runs background work; models drive that work by hand instead.

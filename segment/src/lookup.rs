@@ -58,14 +58,18 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.translateOffset`.
     pub fn translate(&self, offset: Offset) -> Result<Option<BatchPlace>> {
+        self.translate_in(&*self.log.open()?, offset)
+    }
+
+    #[inline]
+    fn translate_in(&self, file: &dyn Appender, offset: Offset) -> Result<Option<BatchPlace>> {
         let size = self.size();
         let mut rebuilt = false;
         loop {
             let (entry, after) = self.with_offset_index(|index| Ok(index.lookup_between(offset)))?;
-            let file = self.log.open()?;
             if let Some(after) = after {
                 // Large batches have an entry each: the batch is then that of the next entry, one read away.
-                let found = Headers::new(&*file, u64::from(after.position), size).next();
+                let found = Headers::new(file, u64::from(after.position), size).next();
                 if let Ok(Some((position, header))) = found
                     && header.last_offset() == after.offset
                     && header.base_offset().is_some_and(|base| base <= offset)
@@ -73,16 +77,22 @@ impl Segment {
                     return Ok(Some(BatchPlace { position, header }));
                 }
             }
-            let mut walk = Headers::new(&*file, u64::from(entry.position), size);
+            let mut walk = Headers::new(file, u64::from(entry.position), size);
             match self.first_reaching(&mut walk, entry, offset) {
                 Ok(found) => return Ok(found),
                 Err(Misled::Index) if !rebuilt => {
                     rebuilt = true;
                     self.rebuild_indexes()?;
                 }
-                // With a rebuilt index the fault is the batch's.
+                // The offsets of the batches themselves are out of order: the index is no help.
                 Err(Misled::Index) => {
-                    return Headers::new(&*file, u64::from(entry.position), size).next().map(|_| None);
+                    let mut walk = Headers::new(file, 0, size);
+                    while let Some((position, header)) = walk.next()? {
+                        if header.last_offset() >= offset {
+                            return Ok(Some(BatchPlace { position, header }));
+                        }
+                    }
+                    return Ok(None);
                 }
                 Err(Misled::Error(e)) => return Err(e),
             }
@@ -91,7 +101,7 @@ impl Segment {
 
     fn first_reaching(
         &self,
-        walk: &mut Headers<'_, dyn Appender>,
+        walk: &mut Headers<'_, dyn Appender + '_>,
         entry: OffsetPosition,
         offset: Offset,
     ) -> Result<Option<BatchPlace>, Misled> {
@@ -133,14 +143,16 @@ impl Segment {
         end: Option<u64>,
         min_one: bool,
     ) -> Result<Option<SegmentRead>> {
-        let Some(BatchPlace { position, header }) = self.translate(offset)? else { return Ok(None) };
+        let file = self.log.open()?;
+        let Some(BatchPlace { position, header }) = self.translate_in(&*file, offset)? else {
+            return Ok(None);
+        };
         let allowed = if min_one { max.max(header.size()) } else { max };
         let until = match end {
             Some(end) if allowed > 0 => position.saturating_add(allowed as u64).min(end).max(position),
             _ => position,
         };
         let first_incomplete = until > position && allowed < header.size();
-        let file = self.log.open()?;
         let batch_base_offset = match header.base_offset() {
             Some(base) => base,
             None => self.deep_base_offset(&*file, position)?,
