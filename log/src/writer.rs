@@ -14,7 +14,8 @@ use crate::log::Log;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
     /// A batch goes out before it would exceed this many bytes, header included and before compression; a single record
-    /// may be larger. Default: 16384. A log refuses batches above its `max.message.bytes`.
+    /// may be larger. Default: 16384. The log's `max.message.bytes`, as it is when a batch begins, is kept to as well: what
+    /// is refused for its size is then a single record.
     pub batch_size: usize,
     /// A batch goes out once it is this many milliseconds old, when [`BatchWriter::poll`] looks. Default: 0.
     pub linger_ms: i64,
@@ -70,6 +71,8 @@ pub struct BatchWriter {
     since_ms: Option<i64>,
     /// What a topic may have a rule about, of the records that wait.
     seen: Seen,
+    /// Size that the batch being filled keeps to.
+    size_max: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +101,15 @@ impl BatchWriter {
             level: options.level,
             ..BatchOptions::default()
         });
-        BatchWriter { log, options, builder, buffer: BytesMut::new(), since_ms: None, seen: Seen::NOTHING }
+        BatchWriter {
+            log,
+            options,
+            builder,
+            buffer: BytesMut::new(),
+            since_ms: None,
+            seen: Seen::NOTHING,
+            size_max: 0,
+        }
     }
 
     /// Takes a record. Returns what the log answered where a full batch went out first; the record itself is in the next
@@ -119,11 +130,12 @@ impl BatchWriter {
         for (key, value) in headers {
             size += HEADER_OVERHEAD_MAX + key.len() + value.map_or(0, <[u8]>::len);
         }
-        let full =
-            !self.builder.is_empty() && self.builder.uncompressed_size() + size > self.options.batch_size;
+        let full = !self.builder.is_empty() && self.builder.uncompressed_size() + size > self.size_max;
         let sent = if full { self.flush()? } else { None };
         if self.since_ms.is_none() {
             self.since_ms = Some(self.log.inner.clock.now_ms());
+            let limit = usize::try_from(self.log.config().max_message_bytes).unwrap_or(0);
+            self.size_max = self.options.batch_size.min(limit);
         }
         self.builder.append(timestamp, key, value, headers).map_err(|e| Error::InvalidArgument {
             what: format!("a record for {}: {e}", self.log.partition()),

@@ -151,3 +151,18 @@ fn what_the_writer_built_is_what_a_checked_append_stores() {
         batch.expect("whole").verify().expect("a checksum");
     }
 }
+
+#[test]
+fn a_record_that_is_too_large_takes_no_other_with_it() {
+    let bench = Bench::new(&[("max.message.bytes", "500")]);
+    let log = Arc::new(bench.open());
+    let mut writer =
+        BatchWriter::new(log.clone(), WriterOptions { batch_size: 1 << 20, ..WriterOptions::default() });
+    for _ in 0..30 {
+        writer.append(None, None, Some(&[b'x'; 90]), &[]).expect("taken");
+    }
+    let sent = writer.append(None, None, Some(&[b'x'; 900]), &[]).expect("those before it go out first");
+    assert!(sent.is_some());
+    let refused = writer.flush().expect_err("too large");
+    assert_eq!((refused.kafka_name(), log.log_end_offset().get()), ("RecordTooLargeException", 30));
+}
