@@ -36,6 +36,16 @@ impl FileLock {
     pub(crate) fn take(path: &Path) -> io::Result<FileLock> {
         // Held over all of it: two threads that open the file at once would close it under each other.
         let mut locked = LOCKED.lock();
+        loop {
+            if let Some(lock) = FileLock::try_take(path, &mut locked)? {
+                return Ok(lock);
+            }
+        }
+    }
+
+    /// `None` where the file that was locked no longer has this name: its holder removed it between the opening and the
+    /// lock, and the next one to ask would lock another file.
+    fn try_take(path: &Path, locked: &mut HashSet<Key>) -> io::Result<Option<FileLock>> {
         match fs::metadata(path) {
             Ok(metadata) if locked.contains(&key(&metadata)) => return Err(held("by this process")),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -49,10 +59,15 @@ impl FileLock {
             return Err(held("by this process"));
         }
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                locked.insert(key);
-                Ok(FileLock { file: Some(file), key })
-            }
+            Ok(()) => match fs::metadata(path) {
+                Ok(named) if self::key(&named) == key => {
+                    locked.insert(key);
+                    Ok(Some(FileLock { file: Some(file), key }))
+                }
+                Ok(_) => Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
             Err(Errno::AGAIN | Errno::ACCESS) => Err(held("by another process")),
             Err(error) => Err(error.into()),
         }

@@ -83,12 +83,18 @@ pub struct LoadReport {
     pub unknown: Vec<PathBuf>,
     /// The log ended below its log start offset, so that all its segments went.
     pub emptied: bool,
+    /// The log ends below its recovery point: what had been made durable is gone, up to this offset.
+    pub missing_up_to: Option<Offset>,
 }
 
 impl LoadReport {
     /// Whether anything was out of the ordinary for a log that was closed in an orderly way.
     pub fn is_quiet(&self) -> bool {
-        self.cuts.is_empty() && self.set_aside.is_empty() && self.unknown.is_empty() && !self.emptied
+        self.cuts.is_empty()
+            && self.set_aside.is_empty()
+            && self.unknown.is_empty()
+            && !self.emptied
+            && self.missing_up_to.is_none()
     }
 }
 
@@ -106,6 +112,12 @@ impl fmt::Display for LoadReport {
         }
         if self.emptied {
             writeln!(f, "the log ended below its log start offset; its segments were removed")?;
+        }
+        if let Some(offset) = self.missing_up_to {
+            writeln!(
+                f,
+                "the log ends below offset {offset}, up to which it had been made durable: records are missing"
+            )?;
         }
         Ok(())
     }
@@ -308,6 +320,9 @@ impl Loading<'_> {
         };
         let first = log.segments().as_slice().first().map_or(Offset::ZERO, |s| s.base_offset());
         let log_start = self.log_start.max(first);
+        if kind != DirKind::Deleted && log_end < self.recovery_point && !self.report.emptied {
+            self.report.missing_up_to = Some(self.recovery_point);
+        }
         let recovery_point =
             if self.clean && known_end.is_some() { log_end } else { self.recovery_point.min(log_end) };
         if log.epochs.write().truncate_from_end(log_end).write == FileWrite::Background {

@@ -5,7 +5,7 @@
 //! distance from the last entry to the end) and again at each use (the batch at an entry's position must fit the
 //! entry). One that fails is rebuilt from the batches, so that whatever an index file holds, an answer is right.
 
-use kseg_format::{BatchHeader, LeaderEpoch, Offset, Timestamp};
+use kseg_format::{BatchHeader, DecodeError, Expected, Found, LeaderEpoch, Offset, Place, Timestamp};
 use kseg_index::{IndexError, OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
 use kseg_io_backends::Appender;
 
@@ -92,11 +92,26 @@ impl Segment {
                             return Ok(Some(BatchPlace { position, header }));
                         }
                     }
-                    return Ok(None);
+                    return if walk.position() < size {
+                        Err(self.torn(walk.position(), size))
+                    } else {
+                        Ok(None)
+                    };
                 }
                 Err(Misled::Error(e)) => return Err(e),
             }
         }
+    }
+
+    /// Only whole batches are published: what reaches beyond the end was damaged since.
+    fn torn(&self, position: u64, end: u64) -> Error {
+        let source = DecodeError::Corrupt {
+            field: "batch length",
+            place: Place::Batch(8),
+            expected: Expected::Words("a batch that ends within the segment"),
+            found: Found::Bytes(end - position),
+        };
+        Error::corrupt(&self.path(), position, source)
     }
 
     fn first_reaching(
@@ -118,6 +133,9 @@ impl Segment {
                     }
                 }
                 Ok(None) if first && walk.position() < self.size() => return Err(Misled::Index),
+                Ok(None) if walk.position() < walk.end() => {
+                    return Err(Misled::Error(self.torn(walk.position(), walk.end())));
+                }
                 Ok(None) => return Ok(None),
                 Err(Error::Corrupt { .. }) if first => return Err(Misled::Index),
                 Err(e) => return Err(Misled::Error(e)),

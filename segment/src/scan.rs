@@ -82,6 +82,11 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
         self.position
     }
 
+    /// Where the region ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
     /// The next whole batch: its position and header. `None` at the end, or where the rest is no whole batch.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod input;
 mod line;
 mod progress;
+mod stop;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use input::{Input, Wait};
 use line::Fields;
 use progress::Progress;
+use stop::Stop;
 
 /// Appends lines to a partition, which is made where it is missing.
 ///
@@ -105,6 +107,9 @@ struct Totals {
     bytes: u64,
 }
 
+/// How long a silent input keeps a signal waiting.
+const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+
 /// Runs the command.
 pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let (data_dir, partition) = place(&args.dir)?;
@@ -118,7 +123,8 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let first = log.log_end_offset();
     let mut totals = Totals::default();
     let begun = Instant::now();
-    let done = append_all(args, &mut input, &log, &*clock, &mut totals);
+    let stop = Stop::listen().map_err(|error| Error::io(&data_dir, "listen for signals", error))?;
+    let done = append_all(args, &mut input, &log, &*clock, &stop, &mut totals);
     // Whatever happened, what is in the log is closed in an orderly way if it can be.
     let next = log.log_end_offset();
     drop(log);
@@ -127,7 +133,11 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
         let appended = next.get().saturating_sub(first.get());
         eprintln!("{partition}: {}", summary(appended, first.get(), next.get(), &totals, begun.elapsed()));
     }
-    done.and(closed).map(|()| true)
+    done.and(closed)?;
+    if let Some(signal) = stop.asked() {
+        std::process::exit(128 + signal);
+    }
+    Ok(true)
 }
 
 /// The data directory and the partition that a folder's path means.
@@ -187,6 +197,7 @@ fn append_all(
     input: &mut Input,
     log: &Arc<Log>,
     clock: &dyn Clock,
+    stop: &Stop,
     totals: &mut Totals,
 ) -> Result<()> {
     // A record too large for the topic is refused alone, not together with those before it.
@@ -203,9 +214,12 @@ fn append_all(
     let name = input.name().to_owned();
     let mut fields = Fields::default();
     let done = loop {
-        let wait =
-            if writer.waiting() > 0 { Some(Duration::from_millis(args.linger.unsigned_abs())) } else { None };
-        match input.next(wait) {
+        if stop.asked().is_some() {
+            break Ok(());
+        }
+        let linger = Duration::from_millis(args.linger.unsigned_abs());
+        let wait = if writer.waiting() > 0 { linger.min(SIGNAL_CHECK) } else { SIGNAL_CHECK };
+        match input.next(Some(wait)) {
             Ok(Wait::Line(line)) => {
                 let taken = line::parse(line, args.format, args.timestamps, &mut fields)
                     .map_err(|wrong| Error::line(&name, totals.lines + 1, wrong.expected, wrong.found))

@@ -105,6 +105,11 @@ fn dump(path: &Path, args: &DumpArgs, report: &mut Report) -> Result<()> {
 
 /// What a name says: the kind, and the base offset if there is one in it.
 fn kind(name: &str) -> Option<(FileKind, Option<Offset>)> {
+    // The second cut of a file ends in .cut.1, and so on.
+    let name = match name.rsplit_once('.') {
+        Some((cut, number)) if cut.ends_with(".cut") && number.bytes().all(|b| b.is_ascii_digit()) => cut,
+        _ => name,
+    };
     let name = name.strip_suffix(".cut").unwrap_or(name);
     let known = [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex];
     if let Some(parsed) = parse_file_name(name) {

@@ -149,3 +149,35 @@ fn what_was_told_as_appended_survives_a_killed_writer() {
     assert_eq!(good(dir.path(), &["cat", "t-0", "-o", "3000"], b""), b"more\n");
     assert_eq!(good(dir.path(), &["cat", "t-0", "--count", "3000"], b""), joined(&lines));
 }
+
+#[test]
+fn a_writer_that_is_told_to_stop_keeps_what_it_has_taken() {
+    let dir = folder();
+    let mut writer = command()
+        .args(["append", "t-0", "--linger", "60000"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("writer");
+    let mut stdin = writer.stdin.take().expect("stdin");
+    stdin.write_all(b"one\ntwo\nthree\n").expect("written");
+    stdin.flush().expect("flushed");
+    // The folder is there before the first line is looked at, and a line takes far less than this.
+    while !dir.path().join("t-0/00000000000000000000.index").exists() {
+        thread::yield_now();
+    }
+    thread::sleep(std::time::Duration::from_millis(500));
+    let told = command_kill(writer.id());
+    assert!(told.success());
+    let output = writer.wait_with_output().expect("writer ends");
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("offsets 0..2"), "{:?}", output.stderr);
+    assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"one\ntwo\nthree\n");
+    assert!(dir.path().join(".kafka_cleanshutdown").exists());
+    drop(stdin);
+}
+
+fn command_kill(id: u32) -> std::process::ExitStatus {
+    std::process::Command::new("kill").args(["-TERM", &id.to_string()]).status().expect("kill")
+}

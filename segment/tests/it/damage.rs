@@ -164,3 +164,20 @@ proptest! {
         let _ = segment.translate(Offset::ZERO);
     }
 }
+
+#[test]
+fn a_batch_that_reaches_beyond_the_segment_is_an_error_and_not_the_end() {
+    let backend = closed();
+    let mut log = contents(&*backend, 0, FileKind::Log);
+    log[3000 + 8..3000 + 12].copy_from_slice(&0x7fff_0000_i32.to_be_bytes());
+    overwrite(&*backend, 0, FileKind::Log, &log);
+    let segment = reopen(backend, 0, config(4096, 1024));
+    assert_eq!(position_of(&segment, 2), Some(2000));
+    for offset in [3, 4] {
+        let damaged = segment.translate(Offset::new(offset)).expect_err("a damaged length");
+        assert_eq!(damaged.kafka_name(), "CorruptRecordException");
+        assert!(damaged.to_string().contains("position 3000"), "{damaged}");
+    }
+    // From the next index entry on the segment can be read.
+    assert_eq!(position_of(&segment, 5), Some(5000));
+}

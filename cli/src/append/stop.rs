@@ -1,0 +1,36 @@
+//! A wish to stop: SIGINT and SIGTERM end the input, not the process, so that what has been taken still goes into the log
+//! and the data directory is left in order. A second one of either ends the process at once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Which signal has come.
+#[derive(Debug)]
+pub(crate) struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// From here on the two signals are noted.
+    pub(crate) fn listen() -> io::Result<Stop> {
+        let number = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM] {
+            let again = Arc::new(AtomicBool::new(false));
+            // In this order: the first time the condition is not set yet.
+            flag::register_conditional_shutdown(signal, 128 + signal, again.clone())?;
+            flag::register(signal, again)?;
+            flag::register_usize(signal, number.clone(), signal.unsigned_abs() as usize)?;
+        }
+        Ok(Stop(number))
+    }
+
+    /// The number of the signal, once one has come.
+    pub(crate) fn asked(&self) -> Option<i32> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            number => i32::try_from(number).ok(),
+        }
+    }
+}
