@@ -15,6 +15,7 @@ use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
 use crate::producer_state::TransactionVersion;
 use crate::producers::Checked;
+use crate::sync::Ordering;
 
 /// What an append did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ impl Log {
                 let first = log.marks().log_end.offset;
                 let assigned = log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
                 seen.first_offset = Some(first);
-                seen.last_offset = Offset::new(assigned.next_offset.get() - 1);
+                seen.last_offset = Offset::new(assigned.next_offset.get().wrapping_sub(1));
                 seen.max_timestamp = assigned.max_timestamp;
                 seen.log_append_time = assigned.log_append_time;
                 seen.leader_epoch = Some(leader_epoch);
@@ -137,7 +138,7 @@ impl Log {
         log.locked(|writer, deferred| {
             log.check_writable()?;
             let first = log.marks().log_end.offset;
-            let last = Offset::new(first.get() + i64::from(header.last_offset_delta()));
+            let last = Offset::new(first.get().saturating_add(i64::from(header.last_offset_delta())));
             let mut batch = BatchMut::parse(&mut bytes).map_err(decode)?;
             batch.set_last_offset(last);
             batch
@@ -258,6 +259,14 @@ impl Inner {
                 let limit = config.max_message_bytes;
                 return Err(Error::RecordTooLarge { dir: self.dir.clone(), size, limit });
             }
+            if header.base_offset().is_some_and(|base| header.last_offset() < base) {
+                let (expected, found) = ("a last offset at or above the base offset", header.last_offset());
+                return Err(Error::InvalidRecord {
+                    dir: self.dir.clone(),
+                    expected: expected.into(),
+                    found: format!("last offset {found}"),
+                });
+            }
             batch.verify().map_err(decode)?;
             let codec = header.codec().map_err(decode)?;
             let seen = seen.get_or_insert(Analysis {
@@ -373,6 +382,16 @@ impl Inner {
         (origin, version): (Origin, TransactionVersion),
         config: &LogConfig,
     ) -> Result<AppendInfo> {
+        let first = seen.first_offset.unwrap_or(seen.first_batch_last);
+        if seen.last_offset.get() == i64::MAX || seen.last_offset < first {
+            let what = format!(
+                "{}: in an append: offsets {first} to {}: expected at most {}",
+                self.dir.display(),
+                seen.last_offset,
+                i64::MAX - 1
+            );
+            return Err(Error::InvalidArgument { what });
+        }
         let active = self.active()?;
         self.check_base(&active, &seen)?;
         self.note_epochs(&batches, seen.leader_epoch)?;
@@ -412,7 +431,13 @@ impl Inner {
             }
         };
         let len = batches.len() as u64;
-        let position = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)))?;
+        let before = active.size();
+        let appended = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)));
+        if appended.is_err() && active.size() != before {
+            // The bytes are there and no offset names them: nothing may come behind them.
+            self.fenced.store(true, Ordering::Release);
+        }
+        let position = appended?;
         let next = seen.last_offset.next();
         let place = Place { segment: active.base_offset(), position: position + len };
         let (unflushed, log_start_offset) = {

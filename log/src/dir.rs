@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kseg_format::Offset;
-use kseg_io_backends::{Backend, Held, Kind};
+use kseg_io_backends::{Backend, Kind};
 
 use crate::checkpoint::{parse_offsets, print_offsets};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
-use crate::log::Log;
+use crate::log::{DirLock, Log};
 use crate::open::OpenOptions;
 use crate::scheduler::Scheduler;
 use crate::small_files::CleanShutdown;
@@ -74,8 +74,10 @@ pub struct LogDir {
     log_starts: Offsets,
     high_watermarks: Offsets,
     logs: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
-    /// Released when this is dropped.
-    _lock: Box<dyn Held>,
+    /// Released once this is dropped and every log in it has been closed or dropped.
+    lock: DirLock,
+    /// Held while the checkpoints are written.
+    checkpoints: Mutex<()>,
 }
 
 type Offsets = BTreeMap<TopicPartition, Offset>;
@@ -127,7 +129,8 @@ impl LogDir {
             marker: CleanShutdown::parse(&marker.unwrap_or_default()),
             logs: Mutex::new(BTreeMap::new()),
             options,
-            _lock: lock,
+            lock: Arc::new(lock),
+            checkpoints: Mutex::new(()),
         };
         // From here on only an orderly stop makes the directory clean again.
         if dir.options.backend.names().remove(&marker_path)? {
@@ -155,7 +158,9 @@ impl LogDir {
         let mut found = Vec::new();
         for entry in self.options.backend.names().list(&self.path)? {
             let Some(name) = entry.name.to_str().filter(|_| entry.kind == Kind::Dir) else { continue };
-            if let Ok((partition, DirKind::Current)) = parse_dir_name(name) {
+            if let Ok((partition, DirKind::Current)) = parse_dir_name(name)
+                && check_topic_name(&partition.topic).is_ok()
+            {
                 found.push(partition);
             }
         }
@@ -168,6 +173,7 @@ impl LogDir {
     /// # Errors
     /// As [`Log::open`].
     pub fn get(&self, partition: &TopicPartition) -> Result<Option<Arc<Log>>> {
+        check_partition(partition)?;
         let mut logs = self.logs.lock();
         if let Some(log) = logs.get(partition) {
             return Ok(Some(log.clone()));
@@ -190,8 +196,7 @@ impl LogDir {
         if let Some(log) = logs.get(partition) {
             return Ok(log.clone());
         }
-        let topic = &partition.topic;
-        check_topic_name(topic).map_err(|source| Error::TopicName { topic: topic.clone(), source })?;
+        check_partition(partition)?;
         let folder = self.path.join(partition.to_string());
         let names = self.options.backend.names();
         if names.stat(&folder)?.is_none() {
@@ -208,7 +213,7 @@ impl LogDir {
         config: LogConfig,
     ) -> Result<Arc<Log>> {
         let at = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(Offset::ZERO);
-        let log = Log::open(
+        let log = Log::open_under(
             &self.path.join(partition.to_string()),
             OpenOptions {
                 backend: self.options.backend.clone(),
@@ -219,6 +224,7 @@ impl LogDir {
                 clock: self.options.clock.clone(),
                 scheduler: self.options.scheduler.clone(),
             },
+            Some(self.lock.clone()),
         )?;
         if let Some(&high_watermark) = self.high_watermarks.get(partition) {
             log.update_high_watermark(high_watermark);
@@ -240,11 +246,27 @@ impl LogDir {
         Ok(truncated)
     }
 
+    /// As [`Log::truncate_fully_and_start_at`], and writes the recovery points at once.
+    ///
+    /// # Errors
+    /// As there, and as [`checkpoint`](Self::checkpoint).
+    pub fn truncate_fully_and_start_at(
+        &self,
+        partition: &TopicPartition,
+        offset: Offset,
+        log_start: Option<Offset>,
+    ) -> Result<()> {
+        let Some(log) = self.get(partition)? else { return Ok(()) };
+        log.truncate_fully_and_start_at(offset, log_start)?;
+        self.checkpoint()
+    }
+
     /// Writes the three checkpoints, each atomically and durably.
     ///
     /// # Errors
     /// [`Error::Io`]; a checkpoint that could not be written has its old content.
     pub fn checkpoint(&self) -> Result<()> {
+        let _one_at_a_time = self.checkpoints.lock();
         let logs: Vec<_> = self.logs.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect();
         let mut recovery_points = self.recovery_points.clone();
         let mut log_starts = self.log_starts.clone();
@@ -309,6 +331,18 @@ impl fmt::Debug for LogDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogDir").field("path", &self.path).field("clean", &self.clean).finish_non_exhaustive()
     }
+}
+
+/// Names that Kafka refuses, and numbers that a folder's name cannot hold, never become a path.
+fn check_partition(partition: &TopicPartition) -> Result<()> {
+    let topic = &partition.topic;
+    check_topic_name(topic).map_err(|source| Error::TopicName { topic: topic.clone(), source })?;
+    if partition.partition < 0 {
+        return Err(Error::InvalidArgument {
+            what: format!("partition {partition}: expected a number from 0 on"),
+        });
+    }
+    Ok(())
 }
 
 /// Whether any folder in the directory is a partition's.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kseg_format::{LeaderEpoch, Offset};
-use kseg_io_backends::Backend;
+use kseg_io_backends::{Backend, Held};
 use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
 
 use crate::checkpoint::print_epochs;
@@ -58,7 +58,16 @@ pub(crate) struct Inner {
     /// Set once by the first failed sync or write; the log is read-only from then on.
     pub(crate) fenced: AtomicBool,
     pub(crate) closed: AtomicBool,
+    /// Held while the epoch file is written: background work writes it too.
+    pub(crate) epoch_file: Mutex<()>,
+    /// A segment has been made since the directory was synced.
+    pub(crate) new_files: AtomicBool,
+    /// The data directory's lock, which a log keeps until it is closed.
+    pub(crate) lock: Mutex<Option<DirLock>>,
 }
+
+/// A data directory's lock, shared by the directory and the logs that are open in it.
+pub(crate) type DirLock = Arc<Box<dyn Held>>;
 
 /// What only the thread that changes the log looks at.
 #[derive(Debug)]
@@ -135,6 +144,8 @@ impl Inner {
     pub(crate) fn new_segment(&self, base: Offset) -> Result<Arc<Segment>> {
         let config = self.segment_config();
         let segment = Segment::create(self.backend.clone(), &self.dir, base, config, self.clock.now_ms());
+        // Under the log's mutex; a flush that misses it has not flushed this segment either.
+        self.new_files.store(true, Ordering::Release);
         Ok(Arc::new(segment.map_err(|e| self.wrap(e))?))
     }
 
@@ -144,6 +155,7 @@ impl Inner {
 
     /// Writes the leader epochs to their file, atomically and durably.
     pub(crate) fn write_epochs(&self) -> Result<()> {
+        let _one_at_a_time = self.epoch_file.lock();
         let text = print_epochs(self.epochs.read().entries());
         self.backend.names().replace(&self.dir.join(EPOCH_FILE), &text)?;
         Ok(())
@@ -154,7 +166,11 @@ impl Inner {
         let delay = u64::try_from(self.config().file_delete_delay_ms).unwrap_or(0);
         let mut renamed = Ok(());
         for segment in segments {
-            renamed = renamed.and(segment.rename(Suffix::Deleted).map_err(|e| self.wrap(e)));
+            if let Err(e) = segment.rename(Suffix::Deleted) {
+                // A file that still has its name may by then be another segment's: it is left.
+                renamed = renamed.and(Err(self.wrap(e)));
+                continue;
+            }
             // What a failed removal leaves is removed when the log is opened next.
             deferred.push("delete-file", delay, move || {
                 let _ = segment.remove();
@@ -261,8 +277,13 @@ impl Log {
 
     /// Puts a new configuration in force: roll checks, retention and flushes go by it at once, index sizes and
     /// intervals from the next segment on.
-    pub fn update_config(&self, config: LogConfig) {
+    ///
+    /// # Errors
+    /// [`Error::Config`] where it is out of range or contradicts itself; the old one stays in force.
+    pub fn update_config(&self, config: LogConfig) -> Result<()> {
+        config.validate()?;
         *self.inner.config.write() = Arc::new(config);
+        Ok(())
     }
 
     /// Sets the high watermark, clamped to the log, and returns the offset set. A lower one than before is taken too.
@@ -328,6 +349,7 @@ impl Log {
                 let closed = segment.close().map_err(|e| self.inner.wrap(e));
                 first = first.and(closed);
             }
+            *self.inner.lock.lock() = None;
             first
         })
     }
@@ -339,14 +361,23 @@ impl Log {
         for segment in self.inner.segments().as_slice() {
             segment.abandon();
         }
+        *self.inner.lock.lock() = None;
     }
 }
 
 impl Inner {
     pub(crate) fn assign_epoch(&self, epoch: LeaderEpoch, offset: Offset) -> Result<()> {
+        let before = self.epochs.read().clone();
         let changed = self.epochs.write().assign(epoch, offset);
         let changed = changed.map_err(|e| Error::InvalidArgument { what: e.to_string() })?;
-        if changed.write == FileWrite::Now { self.write_epochs() } else { Ok(()) }
+        if changed.write == FileWrite::Now
+            && let Err(e) = self.write_epochs()
+        {
+            // Not noted: the next one to try writes it.
+            *self.epochs.write() = before;
+            return Err(e);
+        }
+        Ok(())
     }
 
     /// Writes the epoch file in the background: the file may name epochs that are gone, never miss one.

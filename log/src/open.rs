@@ -20,7 +20,7 @@ use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
-use crate::log::{Deferred, EPOCH_FILE, Inner, Log, Writer};
+use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
 use crate::marks::{Mark, Marks, Place};
 use crate::producers::{no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
@@ -136,6 +136,11 @@ impl Log {
     ///
     /// Source: Kafka `LogLoader.load`.
     pub fn open(dir: &Path, options: OpenOptions) -> Result<Log> {
+        Log::open_under(dir, options, None)
+    }
+
+    /// Opens a log that keeps its data directory's lock until it is closed.
+    pub(crate) fn open_under(dir: &Path, options: OpenOptions, lock: Option<DirLock>) -> Result<Log> {
         options.config.validate()?;
         let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let (partition, kind) =
@@ -169,6 +174,9 @@ impl Log {
             writer: Mutex::new(Writer { producers: no_producers(), last_flush_ms: 0 }),
             fenced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            epoch_file: Mutex::new(()),
+            new_files: AtomicBool::new(true),
+            lock: Mutex::new(lock),
         });
         let mut report = LoadReport::default();
         inner.locked(|writer, deferred| {
@@ -360,6 +368,11 @@ impl Loading<'_> {
                 FileKind::Log => {
                     let now_ms = log.clock.now_ms();
                     let canonical = file_name(parsed.offset, FileKind::Log, Suffix::None);
+                    if *name != canonical && files.iter().any(|(other, ..)| *other == canonical) {
+                        // Two files claim one base offset: the one with Kafka's name is the segment.
+                        self.report.unknown.push(self.path(name));
+                        continue;
+                    }
                     if *name != canonical {
                         log.backend.names().rename(&self.path(name), &self.path(&canonical))?;
                     }

@@ -8,6 +8,7 @@ use kseg_segment::{FileKind, Suffix, file_name};
 use crate::error::{Error, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
+use crate::sync::Ordering;
 
 impl Log {
     /// Seals the active segment and starts a new one at the log end offset, or at `expected` where that is higher.
@@ -131,11 +132,11 @@ impl Inner {
         if flush_end <= recovery_point {
             return Ok(false);
         }
-        if self.fenced.load(crate::sync::Ordering::Acquire) {
+        if self.fenced.load(Ordering::Acquire) {
             return Err(Error::Fenced { dir: self.dir.clone() });
         }
         let segments = self.segments();
-        let mut new = false;
+        let mut new = self.new_files.swap(false, Ordering::AcqRel);
         let active = segments.active().map(|s| s.base_offset());
         for segment in segments.range(recovery_point, flush_end)? {
             let sealed = active != Some(segment.base_offset());
@@ -143,7 +144,11 @@ impl Inner {
             new |= segment.base_offset() >= recovery_point;
         }
         if new {
-            self.fence_on(self.backend.names().sync_dir(&self.dir).map_err(Error::from))?;
+            let synced = self.backend.names().sync_dir(&self.dir).map_err(Error::from);
+            if synced.is_err() {
+                self.new_files.store(true, Ordering::Release);
+            }
+            self.fence_on(synced)?;
         }
         Ok(true)
     }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::leader_epoch::FileWrite;
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::{Mark, Place};
+use crate::sync::Ordering;
 
 impl Log {
     /// Drops every batch that holds or lies above `offset`: the log ends at `offset` then. Returns whether anything was
@@ -28,7 +29,7 @@ impl Log {
         }
         self.inner.locked(|writer, deferred| {
             self.inner.check_writable()?;
-            self.inner.truncate_to(writer, deferred, offset)
+            self.inner.whole(self.inner.truncate_to(writer, deferred, offset))
         })
     }
 
@@ -46,12 +47,20 @@ impl Log {
         }
         self.inner.locked(|writer, deferred| {
             self.inner.check_writable()?;
-            self.inner.truncate_fully(writer, deferred, offset, log_start)
+            self.inner.whole(self.inner.truncate_fully(writer, deferred, offset, log_start))
         })
     }
 }
 
 impl Inner {
+    /// A truncation that failed half way leaves a log that only opening it again can make whole: it takes no change.
+    fn whole<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.fenced.store(true, Ordering::Release);
+        }
+        result
+    }
+
     fn truncate_to(
         self: &Arc<Self>,
         writer: &mut Writer,

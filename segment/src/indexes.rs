@@ -152,6 +152,19 @@ impl<I: Index> Lazy<I> {
         Ok(())
     }
 
+    /// Drops all entries and gives the file room for `size` bytes of them; what was in it is gone, not overwritten.
+    pub(crate) fn reset(&mut self, base: Offset, size: usize) -> Result<()> {
+        let Some((file, index)) = self.open.take() else { return Ok(()) };
+        drop(index);
+        let len = round_down(size, I::ENTRY_LEN) as u64;
+        for len in [0, len] {
+            file.submit(Op::SetLen { len }).wait().result?;
+        }
+        let region = map(&*file, len)?;
+        self.open = Some((file, I::build(base, region, 0)));
+        Ok(())
+    }
+
     /// Cuts the file to the entries in use.
     pub(crate) fn trim(&mut self, base: Offset) -> Result<()> {
         self.resize(base, 0)

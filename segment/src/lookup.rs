@@ -520,14 +520,8 @@ impl Segment {
     /// Rebuilds what is open of the two; walks the headers up to the first fault.
     fn rebuild_into(&self, indexes: &mut Indexes) -> Result<()> {
         let size = self.config.index_size_max as usize;
-        if let Some(index) = indexes.offset.get() {
-            index.clear();
-        }
-        if let Some(index) = indexes.time.get() {
-            index.clear();
-        }
-        indexes.offset.resize(self.base, size)?;
-        indexes.time.resize(self.base, size)?;
+        indexes.offset.reset(self.base, size)?;
+        indexes.time.reset(self.base, size)?;
         let file = self.log.open()?;
         let mut walk = Headers::new(&*file, 0, self.size());
         let mut writer = IndexWriter::new(self.base, self.config.index_interval_bytes);

@@ -206,14 +206,8 @@ impl Segment {
         if indexes.time.get().is_none() {
             indexes.time.open(&*self.backend, self.base, size)?;
         }
-        if let Some(index) = indexes.offset.get() {
-            index.clear();
-        }
-        if let Some(index) = indexes.time.get() {
-            index.clear();
-        }
-        indexes.offset.resize(self.base, size as usize)?;
-        indexes.time.resize(self.base, size as usize)
+        indexes.offset.reset(self.base, size as usize)?;
+        indexes.time.reset(self.base, size as usize)
     }
 }
 

@@ -176,8 +176,8 @@ impl Segment {
         if !self.indexes_open.load(Ordering::Relaxed) {
             self.open_indexes()?;
         }
-        let mut tail = self.tail.lock();
-        let mut so_far = self.largest_in(&mut tail)?;
+        // One appender at a time: nobody changes it between here and the notes below, and no reader waits for the write.
+        let mut so_far = self.largest()?;
         let mut walk = Batches::new(&batches);
         let corrupt = |at: usize| move |e| Error::corrupt(&self.path(), at as u64, e);
         let first = match walk.next() {
@@ -187,10 +187,12 @@ impl Segment {
         if first.size() == batches.len() {
             // One batch, as nearly always: its bytes are given away, and their owner is the only one.
             let start = self.log.append(batches)?;
+            let mut tail = self.tail.lock();
             self.note(&mut tail, &mut so_far, start, &first)?;
             return Ok(start);
         }
         let start = self.log.append(batches.clone())?;
+        let mut tail = self.tail.lock();
         let mut walk = Batches::new(&batches);
         loop {
             let at = walk.position();

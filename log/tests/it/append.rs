@@ -35,7 +35,7 @@ fn seg_04_a_lowered_segment_size_holds_for_the_next_append() {
     for _ in 0..5 {
         lead(&log, 1, 1, 1000);
     }
-    log.update_config(config(&[("internal.segment.bytes", "1000")]));
+    log.update_config(config(&[("internal.segment.bytes", "1000")])).expect("valid");
     lead(&log, 1, 1, 100);
     assert_eq!(bases(&log), [0, 5]);
     assert_eq!(bench.size_of("00000000000000000000.log"), Some(5000));
@@ -109,7 +109,7 @@ fn log_14_records_whose_time_is_absurd_are_refused() {
             }
         }
     }
-    log.update_config(config(&[("message.timestamp.type", "LogAppendTime")]));
+    log.update_config(config(&[("message.timestamp.type", "LogAppendTime")])).expect("valid");
     let info = append(0).expect("the record's time does not count");
     assert_eq!(info.log_append_time, Some(Timestamp::new(10_000_000)));
 }
@@ -200,4 +200,23 @@ fn log_edge_86_to_89_rolls() {
     // log_edge_144: a snapshot at each base but the first.
     assert!(bench.size_of("00000000000000000001.snapshot").is_some());
     assert_eq!(bench.size_of("00000000000000000002.snapshot"), Some(10));
+}
+
+#[test]
+fn offsets_at_the_end_of_their_range_are_refused() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    assert!(follow(&log, i64::MAX, i64::MAX).is_err());
+    follow(&log, i64::MAX - 1, i64::MAX - 1).expect("the last one there is");
+    assert!(log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client).is_err());
+    assert_eq!(log.log_end_offset().get(), i64::MAX);
+    // A last offset below the base offset names no record.
+    let mut backwards = batch_at(10, 1, 1, 100);
+    backwards[23..27].copy_from_slice(&(-5_i32).to_be_bytes());
+    let crc = crc32c::crc32c(&backwards[21..]);
+    backwards[17..21].copy_from_slice(&crc.to_be_bytes());
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    let refused = log.append_as_follower(backwards.freeze(), LeaderEpoch::new(0)).expect_err("backwards");
+    assert_eq!((refused.kafka_name(), log.size()), ("InvalidRecordException", 0));
 }

@@ -148,3 +148,40 @@ fn a_truncation_writes_the_recovery_points_at_once() {
         .expect("read");
     assert_eq!(text.as_deref(), Some(&b"0\n1\nt 0 2\n"[..]));
 }
+
+#[test]
+fn a_log_keeps_its_directory_locked_until_it_is_closed() {
+    let bench = Bench::new(&[]);
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    let log = dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    drop(dir);
+    assert!(LogDir::open(Path::new(DATA), options(&bench)).is_err());
+    log.close().expect("closed");
+    LogDir::open(Path::new(DATA), options(&bench)).expect("free again");
+}
+
+#[test]
+fn a_name_never_leads_out_of_the_directory() {
+    let bench = Bench::new(&[]);
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    for partition in
+        [TopicPartition::new("../t", 0), TopicPartition::new("x", -1), TopicPartition::new("a b", 0)]
+    {
+        assert!(dir.get(&partition).is_err() && dir.get_or_create(&partition, None).is_err(), "{partition}");
+    }
+    // A folder that somebody else made is no partition of ours, and does not end up in a checkpoint.
+    bench.backend.names().create_dir_all(&Path::new(DATA).join("my topic-0")).expect("a folder");
+    assert!(dir.partitions().expect("list").is_empty());
+}
+
+#[test]
+fn checkpoints_may_be_written_by_many_at_once() {
+    let bench = Bench::new(&[]);
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..20).for_each(|_| dir.checkpoint().expect("written")));
+        }
+    });
+}

@@ -64,3 +64,37 @@ fn a_failed_write_uses_no_offset() {
         }
     }
 }
+
+#[test]
+fn a_segment_that_could_not_be_renamed_is_not_removed_later() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let log = bench.open();
+    for n in 0..15 {
+        if n == 10 {
+            log.roll(None).expect("a roll");
+        }
+        lead(&log, 1, n, 100);
+    }
+    faulty.inject(Fault::on(Call::Rename).role("log"));
+    log.truncate_to(Offset::new(8)).expect_err("a failed rename");
+    // Half done: the log takes nothing more, and nothing is removed behind its back.
+    assert!(log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client).is_err());
+    bench.scheduler.advance(3_600_000);
+    assert!(bench.size_of("00000000000000000010.log").is_some());
+}
+
+#[test]
+fn an_epoch_that_could_not_be_written_is_written_with_the_next_append() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let log = bench.open();
+    lead(&log, 1, 1, 100);
+    faulty.inject(Fault::on(Call::Replace));
+    let append = || log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(7), Origin::Client);
+    append().expect_err("the epoch file");
+    assert_eq!((log.log_end_offset().get(), log.latest_epoch()), (1, Some(LeaderEpoch::new(0))));
+    append().expect("an append");
+    log.close().expect("closed");
+    assert_eq!(bench.open().latest_epoch(), Some(LeaderEpoch::new(7)));
+}

@@ -98,7 +98,7 @@ fn a_region_can_be_read_after_its_segment_has_been_deleted() {
         log.read(Offset::ZERO, 1 << 20, Isolation::LogEnd, true).expect("a read").region.expect("data");
     let before = region.to_bytes().expect("bytes");
     log.update_high_watermark(Offset::new(1));
-    log.update_config(config(&[("retention.ms", "1")]));
+    log.update_config(config(&[("retention.ms", "1")])).expect("valid");
     assert_eq!(log.delete_old_segments().expect("retention").deleted, 1);
     bench.scheduler.advance(60_000);
     assert!(!bench.files().iter().any(|(name, _)| name.ends_with(".deleted")));

@@ -258,3 +258,32 @@ fn log_edge_183_to_187_interrupted_swaps_are_finished_or_undone() {
         assert!(!left, "state {n}: {:?}", bench.files());
     }
 }
+
+#[test]
+fn a_second_file_for_a_base_offset_is_left_alone() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    lead(&log, 3, 1, 200);
+    log.close().expect("closed");
+    bench.backend.names().write(&Path::new(DIR).join("0.log"), b"", false).expect("written");
+    let log = bench.open();
+    assert_eq!((log.log_end_offset().get(), log.size()), (3, 200));
+    assert!(log.load_report().unknown.iter().any(|p| p.ends_with("0.log")));
+}
+
+#[test]
+fn a_log_that_lost_what_was_durable_says_so() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    lead(&log, 3, 1, 200);
+    log.close().expect("closed");
+    bench
+        .backend
+        .names()
+        .write(&Path::new(DIR).join("00000000000000000000.log"), b"", false)
+        .expect("emptied");
+    let options = kseg_log::OpenOptions { recovery_point: Offset::new(3), ..bench.options() };
+    let log = Log::open(Path::new(DIR), options).expect("a log");
+    assert_eq!(log.load_report().missing_up_to, Some(Offset::new(3)));
+    assert!(log.load_report().to_string().contains("below offset 3"));
+}

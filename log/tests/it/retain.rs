@@ -42,7 +42,7 @@ fn log_03_a_time_in_the_future_is_named() {
     assert_eq!(outcome.deleted, 0);
     let future = HeldBack::WithinLimit { time_ms: Some(10_000_000 + 31_536_000_000) };
     assert!(outcome.held_back.iter().any(|(_, base, why)| *base == Offset::ZERO && *why == future));
-    log.update_config(config(&[("retention.bytes", "1"), ("retention.ms", "-1")]));
+    log.update_config(config(&[("retention.bytes", "1"), ("retention.ms", "-1")])).expect("valid");
     assert_eq!(log.delete_old_segments().expect("retention").deleted, 2);
     assert_eq!(bases(&log), [20]);
 }

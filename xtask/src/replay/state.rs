@@ -75,7 +75,7 @@ pub(crate) fn on_log(log: &Log, op: Fields<'_>) -> Answer {
         }
         "retain" => Ok(json!({"deleted": log.delete_old_segments()?.deleted})),
         "config" => {
-            log.update_config(config(op)?);
+            log.update_config(config(op)?)?;
             Ok(json!({}))
         }
         "epoch" => {
