@@ -429,12 +429,11 @@ impl Loading<'_> {
         } else {
             let unflushed = segments.range(self.recovery_point, Offset::new(i64::MAX))?.to_vec();
             for (n, segment) in unflushed.iter().enumerate() {
-                let (next_offset, cut) = self.recover_segment(writer, segment)?;
+                let (next_offset, cut) = self.recover_segment(writer, segment, &unflushed[n + 1..])?;
                 end = Some(next_offset);
                 self.report.recovered.push(segment.base_offset());
                 if let Some(cut) = cut {
                     self.report.cuts.push(cut);
-                    self.set_aside_behind(&unflushed[n + 1..])?;
                     break;
                 }
             }
@@ -460,14 +459,20 @@ impl Loading<'_> {
         Ok(end)
     }
 
-    /// Checks one segment, with the leader epochs and producers of its batches.
-    fn recover_segment(&self, writer: &mut Writer, segment: &Segment) -> Result<(Offset, Option<Cut>)> {
+    /// Checks one segment, with the leader epochs and producers of its batches. Where it is damaged the segments behind it
+    /// leave the log first: were they still there when only the cut had been made, the log would have a hole.
+    fn recover_segment(
+        &mut self,
+        writer: &mut Writer,
+        segment: &Segment,
+        later: &[Arc<Segment>],
+    ) -> Result<(Offset, Option<Cut>)> {
         let log = self.log;
         writer.producers = log.list_producers()?;
         log.rebuild_producers(writer, self.log_start, segment.base_offset(), false)?;
         let producers = &mut writer.producers;
         let mut epochs_changed = false;
-        let recovered = segment.recover(&mut |position, batch| {
+        let checked = segment.check(&mut |position, batch| {
             let header = batch.header();
             if header.magic() != Magic::V2 {
                 return;
@@ -481,7 +486,11 @@ impl Loading<'_> {
             }
             observe(producers, &batch, Place { segment: segment.base_offset(), position });
         });
-        let recovered = recovered.map_err(|e| log.wrap(e))?;
+        let checked = checked.map_err(|e| log.wrap(e))?;
+        if checked.damage.is_some() {
+            self.set_aside_behind(later)?;
+        }
+        let recovered = segment.cut(checked).map_err(|e| log.wrap(e))?;
         if epochs_changed {
             log.write_epochs()?;
         }

@@ -51,7 +51,7 @@ pub use files::{FileKind, FileName, Suffix, file_name, parse_file_name};
 pub use indexes::MapRegion;
 pub use log_file::FileRegion;
 pub use lookup::{BatchPlace, SegmentRead, TimestampedOffset};
-pub use recover::{Cut, CutReason, Recovered, keep_aside};
+pub use recover::{Checked, Cut, CutReason, Recovered, keep_aside};
 pub use roll::{RollCheck, RollReason, roll_reason};
 pub use scan::{BatchReader, Headers, ReadAt};
 pub use segment::Segment;

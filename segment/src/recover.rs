@@ -76,6 +76,18 @@ impl fmt::Display for Cut {
     }
 }
 
+/// Outcome of a check.
+#[derive(Debug)]
+#[must_use = "what is damaged has to be cut"]
+pub struct Checked {
+    /// Bytes of whole, checked batches.
+    pub valid_bytes: u64,
+    /// Offset behind the last of them; the base offset where there is none.
+    pub next_offset: Offset,
+    /// What is wrong with the bytes behind them, if there are any.
+    pub damage: Option<CutReason>,
+}
+
 /// Outcome of a recovery.
 #[derive(Debug)]
 pub struct Recovered {
@@ -88,17 +100,25 @@ pub struct Recovered {
 }
 
 impl Segment {
-    /// Checks every batch from the first byte on (framing, checksum, ascending offsets), hands each good one to
-    /// `each`, cuts the file before the first bad one and rebuilds both indexes. The bytes cut are kept in a file
-    /// beside it (see [`keep_aside`]) before they go.
+    /// Checks every batch from the first byte on and rebuilds both indexes, then cuts the file before the first bad batch:
+    /// [`check`](Self::check) and [`cut`](Self::cut) in one.
     ///
     /// # Errors
-    /// [`Error::Io`] where a file cannot be read or written: nothing is cut for an I/O error's sake.
-    /// [`Error::OffsetOverflow`] where whole, ascending batches lie too far from the base offset: the segment has to be
-    /// split.
+    /// As there.
     ///
-    /// Source: Kafka `LogSegment.recover`; where Kafka differs: design decisions on cut tails and I/O errors.
+    /// Source: Kafka `LogSegment.recover`; where kseg differs: what is cut is kept, and an I/O error cuts nothing.
     pub fn recover(&self, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Recovered> {
+        let checked = self.check(each)?;
+        self.cut(checked)
+    }
+
+    /// Checks every batch from the first byte on (framing, checksum, ascending offsets), hands each good one to `each` and
+    /// rebuilds both indexes. What follows the first bad batch stays in the file, for [`cut`](Self::cut) to take off.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a file cannot be read or written. [`Error::OffsetOverflow`] where whole, ascending batches lie too
+    /// far from the base offset: the segment has to be split.
+    pub fn check(&self, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Checked> {
         self.with_fresh_indexes()?;
         let file = self.log.open()?;
         let size = self.size();
@@ -149,14 +169,24 @@ impl Segment {
         tail.largest = Some(largest);
         tail.bytes_since_index_entry = 0;
         drop(tail);
-        let cut = match reason {
-            Some(reason) => Some(self.cut_at(valid, next, reason)?),
-            None => None,
-        };
         let mut indexes = self.indexes.write();
         indexes.offset.trim(self.base)?;
         indexes.time.trim(self.base)?;
-        Ok(Recovered { valid_bytes: valid, next_offset: next, cut })
+        Ok(Checked { valid_bytes: valid, next_offset: next, damage: reason })
+    }
+
+    /// Cuts off what [`check`](Self::check) found wanting; the bytes are kept in a file beside it (see [`keep_aside`]) before
+    /// they go.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: nothing is cut then.
+    pub fn cut(&self, checked: Checked) -> Result<Recovered> {
+        let Checked { valid_bytes, next_offset, damage } = checked;
+        let cut = match damage {
+            Some(reason) => Some(self.cut_at(valid_bytes, next_offset, reason)?),
+            None => None,
+        };
+        Ok(Recovered { valid_bytes, next_offset, cut })
     }
 
     /// After a clean stop: walks the framing of the batches behind the last index entry, and cuts what is no whole
