@@ -15,7 +15,9 @@ pub enum Isolation {
     LogEnd,
     /// Up to the high watermark: consumers that read what is committed to the replicas.
     HighWatermark,
-    /// Up to the last stable offset, with the list of aborted transactions: consumers that read committed transactions.
+    /// Up to the last stable offset: consumers that read committed transactions. The transaction index is not there yet, so
+    /// the list of aborted transactions is empty also where there are some: a log with aborted transactions cannot be read
+    /// this way.
     Committed,
 }
 
@@ -40,7 +42,7 @@ pub struct Fetch {
     pub region: Option<FileRegion>,
     /// The region ends inside its first batch.
     pub first_incomplete: bool,
-    /// Aborted transactions in the region; `None` unless committed data was asked for.
+    /// Aborted transactions in the region, see [`Isolation::Committed`]; `None` unless committed data was asked for.
     pub aborted: Option<Vec<AbortedTransaction>>,
 }
 
