@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
 use crate::producer_state::TransactionVersion;
-use crate::producers::Checked;
+use crate::producers::{Checked, aborted_entry};
 use crate::sync::Ordering;
 
 /// What an append did.
@@ -446,7 +446,16 @@ impl Inner {
             marks.refresh_high_watermark();
             (next.get().saturating_sub(marks.recovery_point.get()), marks.log_start)
         };
-        self.commit_producers(writer, update, next);
+        for ended in self.commit_producers(writer, update, next) {
+            if let Some(aborted) = aborted_entry(&ended) {
+                let noted = active.append_aborted(&aborted).map_err(|e| self.wrap(e));
+                if noted.is_err() {
+                    // The marker is in the log: recovery makes the entry from it.
+                    self.fenced.store(true, Ordering::Release);
+                }
+                noted?;
+            }
+        }
         if !writer.producers.is_empty() {
             self.high_watermark_moved(writer);
         }

@@ -223,6 +223,7 @@ impl LogDir {
                 log_start_offset: at(&self.log_starts),
                 clock: self.options.clock.clone(),
                 scheduler: self.options.scheduler.clone(),
+                ..OpenOptions::new(self.options.backend.clone())
             },
             Some(self.lock.clone()),
         )?;

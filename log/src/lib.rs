@@ -67,7 +67,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
 pub use dir::{LogDir, LogDirOptions, ShutdownReport};
 pub use error::{Error, Result};
-pub use kseg_segment::{Cut, CutReason, FileRegion as Region, TimestampedOffset};
+pub use kseg_segment::{AbortedTransaction, Cut, CutReason, FileRegion as Region, TimestampedOffset};
 pub use leader_epoch::{EpochChange, EpochEnd, EpochEntry, FileWrite, LeaderEpochCache, LeaderEpochError};
 pub use log::Log;
 pub use marks::Place;
@@ -78,7 +78,7 @@ pub use producer_state::{
     ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionStart,
     TransactionVersion,
 };
-pub use read::{AbortedTransaction, Fetch, Isolation};
+pub use read::{Fetch, Isolation};
 pub use retain::Retained;
 pub use retention::{Decision, HeldBack, Limit, SegmentFacts, decide};
 pub use scheduler::{ManualScheduler, Scheduler, Task, ThreadScheduler};

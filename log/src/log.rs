@@ -46,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) scheduler: Arc<dyn Scheduler>,
+    pub(crate) producer_expiration_ms: i64,
     pub(crate) config: RwLock<Arc<LogConfig>>,
     /// All offsets. Held for a copy or an assignment, never across I/O.
     pub(crate) marks: RwLock<Marks>,

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
 use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
 use crate::marks::{Mark, Marks, Place};
-use crate::producers::{no_producers, observe};
+use crate::producers::{EXPIRATION_MS, aborted_entry, no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
 use crate::sync::{AtomicBool, Mutex, RwLock};
@@ -47,6 +47,8 @@ pub struct OpenOptions {
     /// Takes background work. Default: a [`ManualScheduler`] on a clock that stands still: what has no delay runs at
     /// once in the call that caused it, and files that are to be removed later stay until the log is opened again.
     pub scheduler: Arc<dyn Scheduler>,
+    /// How long an idle producer is remembered, in milliseconds (`producer.id.expiration.ms`). Default: 86400000, a day.
+    pub producer_expiration_ms: i64,
 }
 
 impl OpenOptions {
@@ -60,6 +62,7 @@ impl OpenOptions {
             log_start_offset: Offset::ZERO,
             clock: Arc::new(SystemClock),
             scheduler: ManualScheduler::new(Arc::new(ManualClock::new(0))),
+            producer_expiration_ms: EXPIRATION_MS,
         }
     }
 }
@@ -161,6 +164,7 @@ impl Log {
             backend: options.backend.clone(),
             clock: options.clock,
             scheduler: options.scheduler,
+            producer_expiration_ms: options.producer_expiration_ms,
             config: RwLock::new(Arc::new(options.config)),
             marks: RwLock::new(Marks {
                 log_start: options.log_start_offset,
@@ -171,7 +175,10 @@ impl Log {
             }),
             segments: RwLock::new(Arc::new(Segments::default())),
             epochs: RwLock::new(epochs),
-            writer: Mutex::new(Writer { producers: no_producers(), last_flush_ms: 0 }),
+            writer: Mutex::new(Writer {
+                producers: no_producers(options.producer_expiration_ms),
+                last_flush_ms: 0,
+            }),
             fenced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             epoch_file: Mutex::new(()),
@@ -472,6 +479,7 @@ impl Loading<'_> {
         log.rebuild_producers(writer, self.log_start, segment.base_offset(), false)?;
         let producers = &mut writer.producers;
         let mut epochs_changed = false;
+        let mut noted = Ok(());
         let checked = segment.check(&mut |position, batch| {
             let header = batch.header();
             if header.magic() != Magic::V2 {
@@ -484,8 +492,14 @@ impl Loading<'_> {
                     epochs_changed = true;
                 }
             }
-            observe(producers, &batch, Place { segment: segment.base_offset(), position });
+            let place = Place { segment: segment.base_offset(), position };
+            for ended in observe(producers, &batch, place) {
+                if let (Some(aborted), true) = (aborted_entry(&ended), noted.is_ok()) {
+                    noted = segment.append_aborted(&aborted);
+                }
+            }
         });
+        noted.map_err(|e| log.wrap(e))?;
         let checked = checked.map_err(|e| log.wrap(e))?;
         if checked.damage.is_some() {
             self.set_aside_behind(later)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kseg_format::{Batch, BatchHeader, Batches, Offset, Origin};
 use kseg_io_backends::{Backend, IoError, Kind};
-use kseg_segment::{BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
+use kseg_segment::{AbortedTransaction, BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
 
 use crate::error::{Error, Result};
 use crate::log::{Inner, Writer};
@@ -17,15 +17,15 @@ use crate::producer_state::{
 
 /// How long an idle producer is remembered, and the longest timeout of a transaction: Kafka's defaults
 /// (`producer.id.expiration.ms`, `transaction.max.timeout.ms`).
-const EXPIRATION_MS: i64 = 86_400_000;
+pub(crate) const EXPIRATION_MS: i64 = 86_400_000;
 const TRANSACTION_TIMEOUT_MS_MAX: i64 = 900_000;
 
 /// Snapshots are 46 bytes a producer; a longer file is none.
 const SNAPSHOT_SIZE_MAX: u64 = i32::MAX as u64;
 
 /// The state of a log without snapshots.
-pub(crate) fn no_producers() -> ProducerState {
-    ProducerState::new(EXPIRATION_MS, TRANSACTION_TIMEOUT_MS_MAX)
+pub(crate) fn no_producers(expiration_ms: i64) -> ProducerState {
+    ProducerState::new(expiration_ms, TRANSACTION_TIMEOUT_MS_MAX)
 }
 
 /// The snapshot files of one partition directory.
@@ -102,17 +102,35 @@ fn marker_of(batch: &Batch<'_>) -> Result<Option<EndMarker>, kseg_format::Decode
 }
 
 /// Adds a batch that is in the log already; what contradicts the state is left out, as in recovery.
-pub(crate) fn observe(state: &mut ProducerState, batch: &Batch<'_>, place: Place) {
+/// Returns the transactions that it ends, with the last stable offset at that moment.
+pub(crate) fn observe(
+    state: &mut ProducerState,
+    batch: &Batch<'_>,
+    place: Place,
+) -> Vec<(CompletedTransaction, Offset)> {
+    let mut ended = Vec::new();
     if batch.header().producer_id().is_none() {
-        return;
+        return ended;
     }
-    let Ok(marker) = marker_of(batch) else { return };
+    let Ok(marker) = marker_of(batch) else { return ended };
     let mut update = ProducerUpdate::new(Origin::Replication, None);
     if update.append_batch(state, batch.header(), marker.as_ref(), position(place)).is_ok() {
         for completed in state.commit(update) {
+            ended.push((completed, state.last_stable_offset(&completed)));
             let _ = state.complete(&completed);
         }
     }
+    ended
+}
+
+/// The entry that an ended transaction leaves in the transaction index, if it was aborted.
+pub(crate) fn aborted_entry((ended, stable): &(CompletedTransaction, Offset)) -> Option<AbortedTransaction> {
+    ended.aborted.then_some(AbortedTransaction {
+        producer_id: ended.producer,
+        first_offset: ended.first_offset,
+        last_offset: ended.last_offset,
+        last_stable_offset: *stable,
+    })
 }
 
 fn position(place: Place) -> Option<SegmentPosition> {
@@ -197,7 +215,7 @@ impl Inner {
 
     /// A state that knows the snapshots of the directory and nothing else.
     pub(crate) fn list_producers(&self) -> Result<ProducerState> {
-        let mut state = no_producers();
+        let mut state = no_producers(self.producer_expiration_ms);
         state.list_snapshots(&mut self.snapshots())?;
         Ok(state)
     }

@@ -1,7 +1,7 @@
 //! Reading: from an offset to a region of a file.
 
 use kseg_format::Offset;
-use kseg_segment::{FileRegion, Segment};
+use kseg_segment::{AbortedTransaction, FileRegion, Segment, SegmentRead};
 
 use crate::error::{Error, Result};
 use crate::log::{Inner, Log};
@@ -15,19 +15,8 @@ pub enum Isolation {
     LogEnd,
     /// Up to the high watermark: consumers that read what is committed to the replicas.
     HighWatermark,
-    /// Up to the last stable offset: consumers that read committed transactions. The transaction index is not there yet, so
-    /// the list of aborted transactions is empty also where there are some: a log with aborted transactions cannot be read
-    /// this way.
+    /// Up to the last stable offset, with the list of aborted transactions: consumers that read committed transactions.
     Committed,
-}
-
-/// An aborted transaction whose records a reader of committed data has to leave out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AbortedTransaction {
-    /// The producer.
-    pub producer_id: kseg_format::ProducerId,
-    /// First offset of the transaction.
-    pub first_offset: Offset,
 }
 
 /// What a read found.
@@ -42,7 +31,8 @@ pub struct Fetch {
     pub region: Option<FileRegion>,
     /// The region ends inside its first batch.
     pub first_incomplete: bool,
-    /// Aborted transactions in the region, see [`Isolation::Committed`]; `None` unless committed data was asked for.
+    /// Aborted transactions that may have records in the region (more than those, never fewer); `None` unless committed data
+    /// was asked for.
     pub aborted: Option<Vec<AbortedTransaction>>,
 }
 
@@ -83,6 +73,20 @@ impl Log {
         min_one: bool,
     ) -> Result<Fetch> {
         self.inner.read(start, max_bytes, isolation, min_one)
+    }
+
+    /// The aborted transactions that begin below `to`, from the segment that holds `from` on; those that ended below `from`
+    /// in that segment are among them. Empty below the first segment.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] where a transaction index cannot be read.
+    ///
+    /// Source: Kafka `UnifiedLog.collectAbortedTransactions`.
+    pub fn aborted_transactions(&self, from: Offset, to: Offset) -> Result<Vec<AbortedTransaction>> {
+        let segments = self.inner.segments();
+        let Some(floor) = segments.floor_index(from) else { return Ok(Vec::new()) };
+        let base = segments.as_slice()[floor].base_offset();
+        self.inner.collect_aborted(&segments, base, self.log_start_offset(), to)
     }
 }
 
@@ -145,14 +149,57 @@ impl Inner {
                 continue;
             }
             let Some(read) = read.map_err(|e| self.wrap(e))? else { return Ok(None) };
+            let aborted = match isolation {
+                Isolation::Committed => Some(self.aborted_in(segment, start, &read)?),
+                _ => None,
+            };
             return Ok(Some(Fetch {
                 offset: read.batch_base_offset,
                 place: Some(Place { segment: base, position: read.position }),
                 first_incomplete: read.first_incomplete,
                 region: Some(read.region).filter(|r| !r.is_empty()),
-                aborted: (isolation == Isolation::Committed).then(Vec::new),
+                aborted,
             }));
         }
+    }
+
+    /// The aborted transactions of what a read found, from `start` on.
+    fn aborted_in(
+        &self,
+        segment: &Segment,
+        start: Offset,
+        read: &SegmentRead,
+    ) -> Result<Vec<AbortedTransaction>> {
+        let position = u32::try_from(read.position).unwrap_or(u32::MAX);
+        let bound =
+            segment.upper_bound_offset(position, read.region.len() as u64).map_err(|e| self.wrap(e))?;
+        let segments = self.segments();
+        let next =
+            segments.as_slice().iter().map(|s| s.base_offset()).find(|&base| base > segment.base_offset());
+        let upper = bound.or(next).unwrap_or_else(|| self.marks().log_end.offset);
+        self.collect_aborted(&segments, segment.base_offset(), start, upper)
+    }
+
+    /// Aborted transactions that end at or behind `from` and begin below `upper`, of the segments from `base` on.
+    fn collect_aborted(
+        &self,
+        segments: &Segments,
+        base: Offset,
+        from: Offset,
+        upper: Offset,
+    ) -> Result<Vec<AbortedTransaction>> {
+        let mut found = Vec::new();
+        for segment in segments.as_slice().iter().filter(|s| s.base_offset() >= base) {
+            for entry in segment.aborted().map_err(|e| self.wrap(e))? {
+                if entry.last_offset >= from && entry.first_offset < upper {
+                    found.push(entry);
+                }
+                if entry.last_stable_offset >= upper {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// A mark with its place: looked up where it is not known, and kept. The offset stays what it is.

@@ -2,6 +2,7 @@
 
 use kseg_format::{Offset, ProducerId, Timestamp};
 use kseg_index::{OffsetPosition, TimestampOffset};
+use kseg_segment::AbortedTransaction;
 
 use crate::error::Result;
 use crate::leader_epoch::EpochEntry;
@@ -66,6 +67,8 @@ pub struct SegmentState {
     pub offset_entries: Vec<OffsetPosition>,
     /// Entries of its time index, if asked for.
     pub time_entries: Vec<TimestampOffset>,
+    /// Its aborted transactions, if the index entries were asked for.
+    pub aborted: Vec<AbortedTransaction>,
 }
 
 impl Log {
@@ -93,6 +96,7 @@ impl Log {
                     .filter(|t| t.get() >= 0),
                 offset_entries,
                 time_entries,
+                aborted: if with_indexes { segment.aborted().map_err(|e| log.wrap(e))? } else { Vec::new() },
             });
         }
         let producers = writer.producers.producers().into_iter().map(|p| ProducerInfo {

@@ -33,6 +33,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod aborted;
 mod config;
 mod error;
 mod files;
@@ -45,6 +46,7 @@ mod scan;
 mod segment;
 mod sync;
 
+pub use aborted::AbortedTransaction;
 pub use config::{MAX_SEGMENT_SIZE, SegmentConfig};
 pub use error::{Error, Result};
 pub use files::{FileKind, FileName, Suffix, file_name, parse_file_name};

@@ -343,6 +343,7 @@ impl Segment {
             indexes.offset.resize(self.base, size)?;
             indexes.time.resize(self.base, size)?;
         }
+        self.truncate_aborted(offset)?;
         let before = self.size();
         if let Some(place) = place {
             self.log.truncate(place.position)?;

@@ -120,6 +120,7 @@ impl Segment {
     /// far from the base offset: the segment has to be split.
     pub fn check(&self, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Checked> {
         self.with_fresh_indexes()?;
+        self.reset_aborted()?;
         let file = self.log.open()?;
         let size = self.size();
         let mut walk = BatchReader::new(&*file, 0, size);

@@ -370,7 +370,9 @@ impl Segment {
         }
         let indexes = self.indexes.read();
         indexes.offset.flush()?;
-        indexes.time.flush()
+        indexes.time.flush()?;
+        drop(indexes);
+        self.flush_aborted()
     }
 
     /// Ends the appends: adds the last time-index entry, cuts both indexes to their entries and the `.log` file to
@@ -467,13 +469,12 @@ impl Segment {
     pub fn rename(&self, suffix: Suffix) -> Result<()> {
         let dir = self.dir();
         let to = |kind| dir.join(file_name(self.base, kind, suffix));
-        let txn_before = self.path().to_string_lossy().replace(".log", ".txnindex");
+        let txn_before = self.txn_path();
         self.log.rename(&to(FileKind::Log))?;
         let mut indexes = self.indexes.write();
         indexes.offset.rename(&*self.backend, &to(FileKind::OffsetIndex))?;
         indexes.time.rename(&*self.backend, &to(FileKind::TimeIndex))?;
         drop(indexes);
-        let txn_before = PathBuf::from(txn_before);
         if self.backend.names().stat(&txn_before)?.is_some() {
             self.backend.names().rename(&txn_before, &to(FileKind::TxnIndex))?;
         }

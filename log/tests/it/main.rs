@@ -7,5 +7,6 @@ mod read;
 mod reopen;
 mod retain;
 mod support;
+mod transactions;
 mod truncate;
 mod writer;

@@ -1,5 +1,6 @@
 //! Behaviour of a segment, one module a behaviour.
 
+mod aborted;
 mod append;
 mod damage;
 mod lookup;

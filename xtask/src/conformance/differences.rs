@@ -23,6 +23,7 @@ pub(crate) const HELD: &[&str] = &[
     "codec-snappy",
     "codec-zstd",
     "epochs",
+    "idempotence",
     "idempotence-wrap",
     "legacy-v0",
     "legacy-v1",
@@ -60,6 +61,8 @@ pub(crate) const HELD: &[&str] = &[
     "timestamps",
     "timestamps-none",
     "timestamps-refused",
+    "transactions",
+    "transactions-v2",
     "truncate",
 ];
 

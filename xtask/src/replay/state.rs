@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use kseg_format::{LeaderEpoch, Offset, Origin, Sequence, Timestamp};
 use kseg_io_backends::Backend;
 use kseg_log::{
-    AppendInfo, ConfigError, Error, Isolation, Log, LogConfig, OpenOptions, ProducerBatch, ProducerInfo,
-    SegmentState, TimestampQuery,
+    AbortedTransaction, AppendInfo, ConfigError, Error, Isolation, Log, LogConfig, OpenOptions,
+    ProducerBatch, ProducerInfo, SegmentState, TimestampQuery, TransactionVersion,
 };
 use serde_json::{Map, Value, json};
 
@@ -41,6 +41,7 @@ pub(crate) fn open(backend: &Arc<dyn Backend>, time: &Arc<Time>, op: Fields<'_>)
     options.log_start_offset = Offset::new(op.long_or("logStart", 0));
     options.clock = Arc::clone(time) as _;
     options.scheduler = Arc::clone(time) as _;
+    options.producer_expiration_ms = op.long_or("producerExpirationMs", 86_400_000);
     Ok(Log::open(dir, options)?)
 }
 
@@ -95,9 +96,17 @@ pub(crate) fn on_log(log: &Log, op: Fields<'_>) -> Answer {
             log.take_producer_snapshot()?;
             Ok(json!({}))
         }
-        "aborted" => Err(Failure::unsupported("the aborted-transaction index")),
+        "aborted" => {
+            let (from, to) = (Offset::new(op.need_long("from")?), Offset::new(op.need_long("to")?));
+            Ok(json!(log.aborted_transactions(from, to)?.iter().map(aborted_entry).collect::<Vec<_>>()))
+        }
         other => Err(Failure::argument(format!("unknown op {other}"))),
     }
+}
+
+/// An aborted transaction: producer, first, last, last stable offset.
+fn aborted_entry(t: &AbortedTransaction) -> Value {
+    json!([t.producer_id.get(), t.first_offset.get(), t.last_offset.get(), t.last_stable_offset.get()])
 }
 
 fn append(log: &Log, op: Fields<'_>, follower: bool) -> Answer {
@@ -107,7 +116,11 @@ fn append(log: &Log, op: Fields<'_>, follower: bool) -> Answer {
     let info = if follower {
         log.append_as_follower(Bytes::from(bytes), epoch)?
     } else {
-        log.append_as_leader(BytesMut::from(bytes.as_slice()), epoch, origin(op))?
+        {
+            let version =
+                TransactionVersion::new(u16::try_from(op.int_or("transactionVersion", 0)).unwrap_or(0));
+            log.append_as_leader_in(BytesMut::from(bytes.as_slice()), epoch, origin(op), version)?
+        }
     };
     let mut out = Map::new();
     if !op.has("bytes") && text.len() < GIVEN_LIMIT {
@@ -243,8 +256,7 @@ fn segment(segment: &SegmentState, indexes: bool) -> Value {
             segment.time_entries.iter().map(|e| json!([Timestamp::to_raw(e.timestamp), e.offset.get()]));
         out["index"] = offsets.collect();
         out["timeindex"] = times.collect();
-        // No aborted-transaction index is kept yet.
-        out["aborted"] = json!([]);
+        out["aborted"] = segment.aborted.iter().map(aborted_entry).collect();
     }
     out
 }
