@@ -190,7 +190,9 @@ impl fmt::Display for IoError {
         if let Some(size) = size {
             write!(f, ", {size} bytes")?;
         }
-        write!(f, ": {source} ({verdict})")
+        write!(f, ": {source}")?;
+        // Most verdicts say again what the error says.
+        if *verdict == Verdict::Damaged { write!(f, " ({verdict})") } else { Ok(()) }
     }
 }
 
@@ -262,9 +264,13 @@ mod tests {
     fn the_message_names_operation_file_place_and_cause() {
         let error = IoError::new("write", "/d/0.log", rustix::io::Errno::NOSPC.into()).with_range(100, 16);
         let text = error.to_string();
-        for part in ["write", "/d/0.log", "at 100", "16 bytes", "No space left", "(no space)"] {
+        for part in ["write", "/d/0.log", "at 100", "16 bytes", "No space left"] {
             assert!(text.contains(part), "{part:?} is missing in {text:?}");
         }
+        // The verdict is shown where the cause does not tell it.
+        assert!(!text.contains("no space)"), "{text}");
+        let failed_sync = error.with_verdict(Verdict::Damaged).to_string();
+        assert!(failed_sync.ends_with("(damaged)"), "{failed_sync}");
     }
 
     #[test]

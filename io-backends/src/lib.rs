@@ -31,8 +31,8 @@
 //! ```
 //!
 //! # Features
-//! - `testing`: `conformance`, the suite that every engine passes, `Metered`, which counts calls, and `Faulty`, which
-//!   makes them fail.
+//! - `testing`: `conformance`, the suite that every engine passes, `Metered`, which counts calls, `Faulty`, which
+//!   makes them fail, and `Watched`, which tells of each.
 
 mod appender;
 mod backend;
@@ -59,6 +59,8 @@ mod sync;
 #[allow(unsafe_code, reason = "a system call without a safe wrapper")]
 mod sys;
 mod ticket;
+#[cfg(feature = "testing")]
+mod watched;
 
 pub use crate::{
     appender::{Appender, appender},
@@ -80,4 +82,5 @@ pub use crate::{
     fault::{Fault, Faulty},
     hook::Call,
     metered::{Metered, Tally},
+    watched::{Moment, Watched},
 };

@@ -52,6 +52,11 @@ impl FileLock {
             _ => {}
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        FileLock::claim(file, path, locked)
+    }
+
+    /// Locks `file`, which was opened as `path`; as [`try_take`](Self::try_take).
+    fn claim(file: File, path: &Path, locked: &mut HashSet<Key>) -> io::Result<Option<FileLock>> {
         let key = key(&file.metadata()?);
         if locked.contains(&key) {
             // Renamed to this name since it was asked for: closing it would give the other's lock back.
@@ -91,4 +96,31 @@ fn key(metadata: &Metadata) -> Key {
 
 fn held(by: &str) -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, format!("the lock is held {by}"))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn open(path: &Path) -> File {
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+    }
+
+    #[test]
+    fn a_lock_counts_only_on_the_file_that_still_has_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".lock");
+        let mut locked = HashSet::new();
+        let removed = open(&path);
+        fs::remove_file(&path).unwrap();
+        assert!(FileLock::claim(removed, &path, &mut locked).unwrap().is_none());
+        let replaced = open(&path);
+        fs::write(dir.path().join("other"), b"").unwrap();
+        fs::rename(dir.path().join("other"), &path).unwrap();
+        assert!(FileLock::claim(replaced, &path, &mut locked).unwrap().is_none());
+        assert!(locked.is_empty());
+        // The next one to ask gets the file that has the name now.
+        let held = FileLock::take(&path).unwrap();
+        assert_eq!(held.key, key(&fs::metadata(&path).unwrap()));
+    }
 }

@@ -110,10 +110,7 @@ impl Namespace for StdNames {
     }
 
     fn replace(&self, path: &Path, contents: &[u8]) -> Result<(), IoError> {
-        let (dir, beside) = beside(path)?;
-        self.write(&beside, contents, true)?;
-        self.rename(&beside, path)?;
-        self.sync_dir(&dir)
+        replace_by(self, path, contents)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, IoError> {
@@ -123,6 +120,14 @@ impl Namespace for StdNames {
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError> {
         named("set time", path, || File::open(path)?.set_modified(to))
     }
+}
+
+/// Writes the new contents beside `path` and makes them durable, gives them the name, and makes the name durable.
+fn replace_by(names: &dyn Namespace, path: &Path, contents: &[u8]) -> Result<(), IoError> {
+    let (dir, beside) = beside(path)?;
+    names.write(&beside, contents, true)?;
+    names.rename(&beside, path)?;
+    names.sync_dir(&dir)
 }
 
 /// The directory of `path`, and the name beside it under which its next contents are written.
@@ -173,5 +178,37 @@ fn stat(path: &Path) -> io::Result<Option<Stat>> {
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(all(test, feature = "testing", not(loom)))]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::backend::Backend;
+    use crate::hook::Call;
+    use crate::watched::{Moment, Watched};
+
+    #[test]
+    fn contents_are_replaced_durably_first_the_bytes_then_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let notes = calls.clone();
+        let watched = Watched::new(Arc::new(crate::StdBackend::new()), move |moment, call, path| {
+            if moment == Moment::Done {
+                notes.lock().unwrap().push((call, path.to_path_buf()));
+            }
+        });
+        replace_by(watched.names(), &path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        let beside = dir.path().join("checkpoint.tmp");
+        let expected = [
+            (Call::WriteFile, beside.clone()),
+            (Call::Rename, beside),
+            (Call::SyncDir, dir.path().to_path_buf()),
+        ];
+        assert_eq!(*calls.lock().unwrap(), expected);
     }
 }
