@@ -220,3 +220,12 @@ fn offsets_at_the_end_of_their_range_are_refused() {
     let refused = log.append_as_follower(backwards.freeze(), LeaderEpoch::new(0)).expect_err("backwards");
     assert_eq!((refused.kafka_name(), log.size()), ("InvalidRecordException", 0));
 }
+
+#[test]
+fn a_configuration_that_contradicts_itself_is_not_put_in_force() {
+    let log = Bench::new(&[]).open();
+    let before = log.config();
+    let wrong = kseg_log::LogConfig { segment_bytes: -1, ..(*before).clone() };
+    assert_eq!(log.update_config(wrong).expect_err("out of range").kafka_name(), "ConfigException");
+    assert_eq!(*log.config(), *before);
+}

@@ -3,6 +3,7 @@
 mod append;
 mod dir;
 mod faults;
+mod order;
 mod read;
 mod reopen;
 mod retain;
