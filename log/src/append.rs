@@ -102,7 +102,7 @@ impl Log {
             if origin == Origin::RaftLeader {
                 log.check_given(&seen)?;
             } else {
-                let first = log.marks().log_end.offset;
+                let first = log.log_end();
                 let assigned = log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
                 seen.first_offset = Some(first);
                 seen.last_offset = Offset::new(assigned.next_offset.get().wrapping_sub(1));
@@ -137,7 +137,7 @@ impl Log {
         }
         log.locked(|writer, deferred| {
             log.check_writable()?;
-            let first = log.marks().log_end.offset;
+            let first = log.log_end();
             let last = Offset::new(first.get().saturating_add(i64::from(header.last_offset_delta())));
             let mut batch = BatchMut::parse(&mut bytes).map_err(decode)?;
             batch.set_last_offset(last);
@@ -302,7 +302,7 @@ impl Inner {
 
     /// Given offsets must begin at or above the log end offset.
     fn check_given(&self, seen: &Analysis) -> Result<()> {
-        let log_end = self.marks().log_end.offset;
+        let log_end = self.log_end();
         let first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if first < log_end {
             let (dir, last) = (self.dir.clone(), seen.last_offset);

@@ -105,6 +105,12 @@ impl Inner {
         *self.marks.read()
     }
 
+    /// One of the marks, without a copy of all.
+    #[inline]
+    pub(crate) fn log_end(&self) -> Offset {
+        self.marks.read().log_end.offset
+    }
+
     pub(crate) fn segments(&self) -> Arc<Segments> {
         self.segments.read().clone()
     }
@@ -114,7 +120,8 @@ impl Inner {
     }
 
     pub(crate) fn active(&self) -> Result<Arc<Segment>> {
-        self.segments().active().cloned().ok_or_else(|| Error::Closed { dir: self.dir.clone() })
+        let active = self.segments.read().active().cloned();
+        active.ok_or_else(|| Error::Closed { dir: self.dir.clone() })
     }
 
     /// Refuses a change of a log that is closed or fenced.

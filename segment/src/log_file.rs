@@ -89,7 +89,17 @@ impl LogFile {
         if size + adding > MAX_SEGMENT_SIZE {
             return Err(Error::TooLarge { path: self.path(), size, adding });
         }
-        let range = self.open()?.append(data.into())?;
+        let range = {
+            let state = self.state.read();
+            match &state.open {
+                // Shared across the write: only who changes the segment takes it alone, and that is the caller.
+                Some(open) => open.append(data.into())?,
+                None => {
+                    drop(state);
+                    self.open_now()?.append(data.into())?
+                }
+            }
+        };
         debug_assert_eq!(range.start, size);
         // Pairs with the Acquire of `size`.
         self.size.store(range.end, Ordering::Release);

@@ -331,7 +331,7 @@ impl Segment {
         // Pairs with the Acquire of `truncations`. Counted before and after, so that a reader beside it looks again.
         self.truncations.fetch_add(1, Ordering::Release);
         {
-            let mut indexes = self.indexes.write();
+            let mut indexes = self.indexes_mut();
             if let Some(index) = indexes.offset.get() {
                 index.truncate_to(offset);
             }
@@ -382,12 +382,12 @@ impl Segment {
     ) -> Result<T> {
         loop {
             {
-                let indexes = self.indexes.read();
+                let indexes = self.indexes();
                 if let Some(index) = indexes.offset.get() {
                     return f(index).map_err(|e| Error::index(indexes.offset.path(), e));
                 }
             }
-            let mut indexes = self.indexes.write();
+            let mut indexes = self.indexes_mut();
             self.open_offset_index(&mut indexes)?;
         }
     }
@@ -400,12 +400,12 @@ impl Segment {
     ) -> Result<T> {
         loop {
             {
-                let indexes = self.indexes.read();
+                let indexes = self.indexes();
                 if let (Some(offsets), Some(times)) = (indexes.offset.get(), indexes.time.get()) {
                     return f(offsets, times).map_err(|e| Error::index(indexes.offset.path(), e));
                 }
             }
-            let mut indexes = self.indexes.write();
+            let mut indexes = self.indexes_mut();
             self.open_offset_index(&mut indexes)?;
             self.open_time_index(&mut indexes)?;
         }
@@ -419,12 +419,12 @@ impl Segment {
     ) -> Result<T> {
         loop {
             {
-                let indexes = self.indexes.read();
+                let indexes = self.indexes();
                 if let Some(index) = indexes.time.get() {
                     return f(index).map_err(|e| Error::index(indexes.time.path(), e));
                 }
             }
-            let mut indexes = self.indexes.write();
+            let mut indexes = self.indexes_mut();
             self.open_time_index(&mut indexes)?;
         }
     }
@@ -512,7 +512,7 @@ impl Segment {
     /// # Errors
     /// [`Error::Io`].
     pub fn rebuild_indexes(&self) -> Result<()> {
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         self.open_offset_index(&mut indexes)?;
         self.open_time_index(&mut indexes)?;
         self.rebuild_into(&mut indexes)

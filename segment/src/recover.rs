@@ -127,7 +127,7 @@ impl Segment {
         let mut writer = IndexWriter::new(self.base, self.config.index_interval_bytes);
         let mut next = self.base;
         let mut after: Option<Offset> = None;
-        let indexes = self.indexes.read();
+        let indexes = self.indexes();
         let (reason, valid) = loop {
             let at = walk.position();
             let batch = match walk.next() {
@@ -170,7 +170,7 @@ impl Segment {
         tail.largest = Some(largest);
         tail.bytes_since_index_entry = 0;
         drop(tail);
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         indexes.offset.trim(self.base)?;
         indexes.time.trim(self.base)?;
         Ok(Checked { valid_bytes: valid, next_offset: next, damage: reason })
@@ -229,7 +229,7 @@ impl Segment {
 
     /// Opens both indexes at full size and without an entry, whatever their files hold.
     fn with_fresh_indexes(&self) -> Result<()> {
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         let size = self.config.index_size_max;
         if indexes.offset.get().is_none() {
             indexes.offset.open(&*self.backend, self.base, size)?;

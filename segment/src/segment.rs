@@ -1,5 +1,6 @@
 //! A segment: opening, appending, flushing, sealing, renaming, removing.
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,7 +31,9 @@ pub struct Segment {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) config: SegmentConfig,
     pub(crate) log: LogFile,
-    pub(crate) indexes: RwLock<Indexes>,
+    /// Taken alone by [`indexes_mut`](Self::indexes_mut).
+    indexes: RwLock<Indexes>,
+    pub(crate) fullness: Fullness,
     pub(crate) tail: Mutex<Tail>,
     /// Both indexes have been opened: set once, by the appending side and for it alone, so Relaxed. A segment that has been
     /// closed since says so when it is used.
@@ -59,6 +62,42 @@ pub(crate) struct Tail {
     pub(crate) first_timestamp: Option<Option<Timestamp>>,
     /// Clock, in milliseconds, when this object came to be or the segment was emptied.
     pub(crate) created_ms: i64,
+}
+
+/// Which indexes take no further entry, so that an append need not take their lock to ask.
+///
+/// Noted by a holder of the shared lock on the indexes, forgotten by whoever takes it alone: so what is known is true.
+#[derive(Debug)]
+pub(crate) struct Fullness(AtomicU64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Full {
+    offset: bool,
+    time: bool,
+}
+
+impl Fullness {
+    const UNKNOWN: u64 = 4;
+
+    fn new() -> Self {
+        Fullness(AtomicU64::new(Self::UNKNOWN))
+    }
+
+    /// The lock orders the notes; the appending side, which alone asks, adds the entries too: so Relaxed.
+    fn known(&self) -> Option<Full> {
+        let bits = self.0.load(Ordering::Relaxed);
+        (bits & Self::UNKNOWN == 0).then_some(Full { offset: bits & 1 != 0, time: bits & 2 != 0 })
+    }
+
+    fn note(&self, offsets: &OffsetIndex<MapRegion>, times: &TimeIndex<MapRegion>) -> Full {
+        let full = Full { offset: offsets.is_full(), time: times.is_full() };
+        self.0.store(u64::from(full.offset) | u64::from(full.time) << 1, Ordering::Relaxed);
+        full
+    }
+
+    fn forget(&self) {
+        self.0.store(Self::UNKNOWN, Ordering::Relaxed);
+    }
 }
 
 impl Segment {
@@ -114,6 +153,7 @@ impl Segment {
             backend,
             config,
             log,
+            fullness: Fullness::new(),
             indexes: RwLock::new(Indexes {
                 offset: Lazy::new(path(FileKind::OffsetIndex)),
                 time: Lazy::new(path(FileKind::TimeIndex)),
@@ -175,9 +215,8 @@ impl Segment {
         // Before the bytes are there: an index that is missing is rebuilt from them.
         if !self.indexes_open.load(Ordering::Relaxed) {
             self.open_indexes()?;
+            self.largest()?;
         }
-        // One appender at a time: nobody changes it between here and the notes below, and no reader waits for the write.
-        let mut so_far = self.largest()?;
         let mut walk = Batches::new(&batches);
         let corrupt = |at: usize| move |e| Error::corrupt(&self.path(), at as u64, e);
         let first = match walk.next() {
@@ -188,7 +227,7 @@ impl Segment {
             // One batch, as nearly always: its bytes are given away, and their owner is the only one.
             let start = self.log.append(batches)?;
             let mut tail = self.tail.lock();
-            self.note(&mut tail, &mut so_far, start, &first)?;
+            self.note(&mut tail, start, &first)?;
             return Ok(start);
         }
         let start = self.log.append(batches.clone())?;
@@ -198,28 +237,24 @@ impl Segment {
             let at = walk.position();
             let Some(batch) = walk.next() else { break };
             let header = *batch.map_err(corrupt(at))?.header();
-            self.note(&mut tail, &mut so_far, start + at as u64, &header)?;
+            self.note(&mut tail, start + at as u64, &header)?;
         }
         Ok(start)
     }
 
     /// What the appending side keeps of a batch that has been written, and its index entry if one is due.
-    fn note(
-        &self,
-        tail: &mut Tail,
-        so_far: &mut TimestampOffset,
-        position: u64,
-        header: &BatchHeader,
-    ) -> Result<()> {
+    fn note(&self, tail: &mut Tail, position: u64, header: &BatchHeader) -> Result<()> {
         if position == 0 {
             tail.first_timestamp = Some(header.max_timestamp());
         }
+        // Known since the indexes were opened, so that nothing can fail here that did not before the write.
+        let mut so_far = self.largest_in(tail)?;
         if header.max_timestamp() > so_far.timestamp {
-            *so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
-            tail.largest = Some(*so_far);
+            so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+            tail.largest = Some(so_far);
         }
         if tail.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
-            self.add_entry(header.last_offset(), position as u32, *so_far)?;
+            self.add_entry(header.last_offset(), position as u32, so_far)?;
             tail.bytes_since_index_entry = 0;
         }
         tail.bytes_since_index_entry += header.size() as u64;
@@ -235,6 +270,7 @@ impl Segment {
             if !times.is_full() {
                 times.maybe_append(largest.timestamp, largest.offset, false)?;
             }
+            self.fullness.note(offsets, times);
             Ok(())
         })
     }
@@ -259,8 +295,11 @@ impl Segment {
         age_max_ms: i64,
     ) -> Result<RollCheck> {
         let size = self.size();
-        let full = self.with_indexes(|offsets, times| Ok((offsets.is_full(), times.is_full())))?;
         let mut tail = self.tail.lock();
+        let full = match self.fullness.known() {
+            Some(known) => known,
+            None => self.with_indexes(|offsets, times| Ok(self.fullness.note(offsets, times)))?,
+        };
         Ok(RollCheck {
             size,
             appending,
@@ -268,8 +307,8 @@ impl Segment {
             waited_ms: if size > 0 { self.waited(&mut tail, now_ms, newest)? } else { 0 },
             age_max_ms,
             jitter_ms: self.config.roll_jitter_ms,
-            offset_index_full: full.0,
-            time_index_full: full.1,
+            offset_index_full: full.offset,
+            time_index_full: full.time,
             offset_fits: self.can_hold(last),
         })
     }
@@ -368,7 +407,7 @@ impl Segment {
         if !with_indexes {
             return Ok(());
         }
-        let indexes = self.indexes.read();
+        let indexes = self.indexes();
         indexes.offset.flush()?;
         indexes.time.flush()?;
         drop(indexes);
@@ -385,7 +424,7 @@ impl Segment {
     pub fn seal(&self) -> Result<()> {
         self.add_last_time_entry()?;
         self.with_offset_index(|_| Ok(()))?;
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         indexes.active = false;
         indexes.offset.trim(self.base)?;
         indexes.time.trim(self.base)?;
@@ -409,13 +448,26 @@ impl Segment {
         Ok(())
     }
 
+    /// The indexes, shared with other readers and with appends.
+    #[inline]
+    pub(crate) fn indexes(&self) -> impl Deref<Target = Indexes> + '_ {
+        self.indexes.read()
+    }
+
+    /// The indexes alone, to open, resize or rebuild them.
+    pub(crate) fn indexes_mut(&self) -> impl DerefMut<Target = Indexes> + '_ {
+        let indexes = self.indexes.write();
+        self.fullness.forget();
+        indexes
+    }
+
     /// Gives both indexes their full size, for a segment that is about to take appends.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn activate(&self) -> Result<()> {
         self.open_indexes()?;
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         indexes.active = true;
         let size = self.config.index_size_max as usize;
         indexes.offset.resize(self.base, size)?;
@@ -430,12 +482,12 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.close`.
     pub fn close(&self) -> Result<()> {
-        if self.indexes.read().closed {
+        if self.indexes().closed {
             return Ok(());
         }
         let known = self.tail.lock().largest.is_some();
         let entry = if known { self.add_last_time_entry() } else { Ok(()) };
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         let mut trims = vec![indexes.offset.trim(self.base), indexes.time.trim(self.base)];
         if indexes.active {
             // Nothing else makes them durable, and after an orderly stop they are trusted.
@@ -451,7 +503,7 @@ impl Segment {
 
     /// Lets go of all files without a write, as if the process had died.
     pub fn abandon(&self) {
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         indexes.offset.release();
         indexes.time.release();
         indexes.closed = true;
@@ -471,7 +523,7 @@ impl Segment {
         let to = |kind| dir.join(file_name(self.base, kind, suffix));
         let txn_before = self.txn_path();
         self.log.rename(&to(FileKind::Log))?;
-        let mut indexes = self.indexes.write();
+        let mut indexes = self.indexes_mut();
         indexes.offset.rename(&*self.backend, &to(FileKind::OffsetIndex))?;
         indexes.time.rename(&*self.backend, &to(FileKind::TimeIndex))?;
         drop(indexes);
