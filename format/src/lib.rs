@@ -4,7 +4,8 @@
 //! This crate knows their bytes and nothing of files. [`Batch`] is one in place, borrowed; [`Batches`] walks a buffer,
 //! [`frame`] a file; [`RecordBatchBuilder`] makes new ones; [`BatchMut`] changes a header in place; and
 //! [`assign_offsets`] does what a leader does before it stores what a client sent. Messages of magic 0 and 1, which
-//! came before batches, are read like them.
+//! came before batches, are read like them. The small files beside the batches (producer snapshots, transaction-index
+//! entries, checkpoints, `partition.metadata`, `meta.properties`) are here too, as bytes.
 //!
 //! What is read may be anything: nothing here panics on damaged bytes or reserves memory by a length that stands in
 //! them. Where Kafka 4.3.1 reads, this crate reads the same; where it refuses, this crate does, and
@@ -36,8 +37,10 @@
 //! error that says so.
 #![forbid(unsafe_code)]
 
+mod aborted;
 mod batch;
 mod batches;
+mod checkpoint;
 mod codec;
 mod compression;
 mod control;
@@ -47,23 +50,31 @@ mod framing;
 pub mod kraft;
 pub mod legacy;
 mod number;
+mod producer_snapshot;
 mod record;
 mod records;
+mod small_files;
 mod validate;
 mod varint;
 
+pub use aborted::{AbortedError, AbortedTransaction};
 pub use batch::builder::{BatchOptions, Producer, RecordBatchBuilder};
 pub use batch::header::{BATCH_OVERHEAD, BatchHeader, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MIN_SIZE_FIELD};
 pub use batch::mutate::BatchMut;
 pub use batch::{Attributes, Batch, CheckedBatch};
 pub use batches::Batches;
+pub use checkpoint::{
+    CheckpointError, EpochEntry, TopicPartition, parse_epochs, parse_offsets, print_epochs, print_offsets,
+};
 pub use codec::{Codec, Magic, TimestampType, UnknownCodecName};
 pub use control::{ControlKey, ControlType, EndTransactionMarker};
 pub use error::{DecodeError, EncodeError, Expected, Found, Place};
 pub use framing::{Framed, first_batch_size, frame};
 pub use number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, RelativeOffset, Sequence, Timestamp};
+pub use producer_snapshot::{SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};
 pub use record::{Header, Headers, Record};
 pub use records::Records;
+pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
 pub use validate::{
     Assigned, LeaderRules, Levels, Origin, RecordFault, RecordFaultKind, ValidationError, assign_offsets,
 };

@@ -17,19 +17,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::Offset;
+use kseg_format::{CleanShutdown, Offset, TopicPartition, parse_offsets, print_offsets};
 use kseg_io_backends::{Backend, Kind};
 
-use crate::checkpoint::{parse_offsets, print_offsets};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use crate::log::{DirLock, Log};
 use crate::open::OpenOptions;
 use crate::scheduler::Scheduler;
-use crate::small_files::CleanShutdown;
 use crate::sync::Mutex;
-use crate::topic::{DirKind, TopicPartition, check_topic_name, parse_dir_name};
+use crate::topic::{DirKind, check_topic_name, parse_dir_name};
 
 const LOCK: &str = ".lock";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";

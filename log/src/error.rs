@@ -3,13 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use kseg_format::{DecodeError, Offset, ValidationError};
+use kseg_format::{CheckpointError, DecodeError, Offset, SmallFileError, ValidationError};
 use kseg_io_backends::IoError;
 
-use crate::checkpoint::CheckpointError;
 use crate::config::ConfigError;
 use crate::producer_state::ProducerStateError;
-use crate::small_files::SmallFileError;
 use crate::topic::{DirNameError, TopicNameError};
 
 /// Short form of a result of this crate.

@@ -8,16 +8,7 @@
 
 use std::fmt;
 
-use kseg_format::{LeaderEpoch, Offset};
-
-/// A leader epoch and the first offset that was written under it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EpochEntry {
-    /// The epoch.
-    pub epoch: LeaderEpoch,
-    /// Its first offset.
-    pub start_offset: Offset,
-}
+use kseg_format::{EpochEntry, LeaderEpoch, Offset};
 
 /// The end of an epoch: the answer to where two logs part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

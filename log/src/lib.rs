@@ -35,7 +35,6 @@
 #![forbid(unsafe_code)]
 
 mod append;
-mod checkpoint;
 mod clock;
 mod config;
 mod dir;
@@ -44,7 +43,6 @@ mod leader_epoch;
 mod log;
 mod marks;
 mod open;
-mod producer_snapshot;
 mod producer_state;
 mod producers;
 mod read;
@@ -53,7 +51,6 @@ mod retention;
 mod roll;
 mod scheduler;
 mod segments;
-mod small_files;
 mod state;
 mod sync;
 mod times;
@@ -62,17 +59,16 @@ mod truncate;
 mod writer;
 
 pub use append::AppendInfo;
-pub use checkpoint::{CheckpointError, parse_epochs, parse_offsets, print_epochs, print_offsets};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
 pub use dir::{LogDir, LogDirOptions, ShutdownReport};
 pub use error::{Error, Result};
-pub use kseg_segment::{AbortedTransaction, Cut, CutReason, FileRegion as Region, TimestampedOffset};
-pub use leader_epoch::{EpochChange, EpochEnd, EpochEntry, FileWrite, LeaderEpochCache, LeaderEpochError};
+pub use kseg_format::{AbortedTransaction, EpochEntry, SnapshotEntry, SnapshotError, TopicPartition};
+pub use kseg_segment::{Cut, CutReason, FileRegion as Region, TimestampedOffset};
+pub use leader_epoch::{EpochChange, EpochEnd, FileWrite, LeaderEpochCache, LeaderEpochError};
 pub use log::Log;
 pub use marks::Place;
 pub use open::{LoadReport, OpenOptions};
-pub use producer_snapshot::{SnapshotError, decode as decode_snapshot, encode as encode_snapshot};
 pub use producer_state::{
     BatchEffect, CompletedTransaction, DiscardedSnapshot, EndMarker, ProducerBatch, ProducerEntry,
     ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionStart,
@@ -82,11 +78,10 @@ pub use read::{Fetch, Isolation};
 pub use retain::Retained;
 pub use retention::{Decision, HeldBack, Limit, SegmentFacts, decide};
 pub use scheduler::{ManualScheduler, Scheduler, Task, ThreadScheduler};
-pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
 pub use state::{LogState, ProducerInfo, SegmentState};
 pub use times::TimestampQuery;
 pub use topic::{
-    CLUSTER_METADATA_TOPIC, DirKind, DirNameError, REMOTE_LOG_INDEX_CACHE, TopicNameError, TopicPartition,
-    check_topic_name, dir_name, parse_dir_name, topic_names_collide,
+    CLUSTER_METADATA_TOPIC, DirKind, DirNameError, REMOTE_LOG_INDEX_CACHE, TopicNameError, check_topic_name,
+    dir_name, parse_dir_name, topic_names_collide,
 };
 pub use writer::{BatchWriter, WriterOptions};

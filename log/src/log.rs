@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{LeaderEpoch, Offset};
+use kseg_format::{LeaderEpoch, Offset, TopicPartition, print_epochs};
 use kseg_io_backends::{Backend, Held};
 use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
 
-use crate::checkpoint::print_epochs;
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
@@ -19,7 +18,6 @@ use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
-use crate::topic::TopicPartition;
 
 /// Name of the file that holds a partition's leader epochs.
 pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";

@@ -9,13 +9,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{Magic, Offset};
+use kseg_format::{Magic, Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::{
     Cut, FileKind, FileName, Headers, Segment, Suffix, file_name, keep_aside, parse_file_name,
 };
 
-use crate::checkpoint::parse_epochs;
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
 use crate::error::{Error, Result};

@@ -24,7 +24,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kseg_format::{Offset, ProducerId};
 
-pub(crate) use entry::RawEntry;
 pub use entry::{ProducerBatch, ProducerEntry};
 pub use error::ProducerStateError;
 pub use snapshots::{DiscardedSnapshot, SnapshotStore};

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kseg_format::{Batch, BatchHeader, Batches, Offset, Origin};
+use kseg_format::{AbortedTransaction, Batch, BatchHeader, Batches, Offset, Origin};
 use kseg_io_backends::{Backend, IoError, Kind};
-use kseg_segment::{AbortedTransaction, BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
+use kseg_segment::{BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
 
 use crate::error::{Error, Result};
 use crate::log::{Inner, Writer};

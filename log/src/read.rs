@@ -1,7 +1,7 @@
 //! Reading: from an offset to a region of a file.
 
-use kseg_format::Offset;
-use kseg_segment::{AbortedTransaction, FileRegion, Segment, SegmentRead};
+use kseg_format::{AbortedTransaction, Offset};
+use kseg_segment::{FileRegion, Segment, SegmentRead};
 
 use crate::error::{Error, Result};
 use crate::log::{Inner, Log};
@@ -190,13 +190,9 @@ impl Inner {
     ) -> Result<Vec<AbortedTransaction>> {
         let mut found = Vec::new();
         for segment in segments.as_slice().iter().filter(|s| s.base_offset() >= base) {
-            for entry in segment.aborted().map_err(|e| self.wrap(e))? {
-                if entry.last_offset >= from && entry.first_offset < upper {
-                    found.push(entry);
-                }
-                if entry.last_stable_offset >= upper {
-                    return Ok(found);
-                }
+            let entries = segment.aborted().map_err(|e| self.wrap(e))?;
+            if AbortedTransaction::collect(entries, from, upper, &mut found) {
+                break;
             }
         }
         Ok(found)

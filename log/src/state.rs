@@ -1,11 +1,9 @@
 //! A snapshot of a log's state, for tools and tests.
 
-use kseg_format::{Offset, ProducerId, Timestamp};
+use kseg_format::{AbortedTransaction, EpochEntry, Offset, ProducerId, Timestamp};
 use kseg_index::{OffsetPosition, TimestampOffset};
-use kseg_segment::AbortedTransaction;
 
 use crate::error::Result;
-use crate::leader_epoch::EpochEntry;
 use crate::log::Log;
 use crate::producer_state::ProducerBatch;
 

@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use kseg_format::TopicPartition;
+
 /// Longest name of a file or directory, in bytes.
 const NAME_LEN_MAX: usize = 255;
 /// Longest name of a topic, in characters; leaves room in a directory's name for what is appended to it.
@@ -17,33 +19,6 @@ const TOPIC_LEN_MAX: usize = 249;
 pub const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 /// A folder of a data directory that holds no partition: indexes of remote segments.
 pub const REMOTE_LOG_INDEX_CACHE: &str = "remote-log-index-cache";
-
-/// One partition of a topic. Shown as `topic-partition`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopicPartition {
-    /// The topic's name; not necessarily a legal one, see [`check_topic_name`].
-    pub topic: String,
-    /// The partition's number, 0 and up.
-    pub partition: i32,
-}
-
-impl TopicPartition {
-    /// The partition `partition` of `topic`.
-    pub fn new(topic: impl Into<String>, partition: i32) -> TopicPartition {
-        TopicPartition { topic: topic.into(), partition }
-    }
-
-    /// Whether the topic is one that Kafka keeps for itself.
-    pub fn is_internal(&self) -> bool {
-        matches!(self.topic.as_str(), "__consumer_offsets" | "__transaction_state" | "__share_group_state")
-    }
-}
-
-impl fmt::Display for TopicPartition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.topic, self.partition)
-    }
-}
 
 /// The state of a partition directory, as its name tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

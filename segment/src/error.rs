@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use kseg_format::{DecodeError, Offset};
+use kseg_format::{AbortedError, DecodeError, Offset};
 use kseg_index::IndexError;
 use kseg_io_backends::IoError;
 
@@ -31,6 +31,13 @@ pub enum Error {
         path: PathBuf,
         /// What was expected and found.
         source: IndexError,
+    },
+    /// An entry of the transaction index cannot be read.
+    Aborted {
+        /// The transaction index.
+        path: PathBuf,
+        /// What was expected and found, and where in the file.
+        source: AbortedError,
     },
     /// An offset is farther from the base offset than 2147483647, or below it.
     OffsetOverflow {
@@ -69,6 +76,7 @@ impl Error {
             Error::Io(_) => "IOException",
             Error::Corrupt { source, .. } => source.kafka_name(),
             Error::Index { source, .. } => source.kafka_name(),
+            Error::Aborted { source, .. } => source.kafka_name(),
             Error::OffsetOverflow { .. } => "LogSegmentOffsetOverflowException",
             Error::TooLarge { .. } | Error::InvalidArgument { .. } => "IllegalArgumentException",
             Error::Closed { .. } => "KafkaStorageException",
@@ -92,6 +100,7 @@ impl fmt::Display for Error {
                 write!(f, "{}: at position {position}: {source}", path.display())
             }
             Error::Index { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Aborted { path, source } => write!(f, "{}: {source}", path.display()),
             Error::OffsetOverflow { path, base_offset, offset } => write!(
                 f,
                 "{}: offset {offset} does not fit a segment with base offset {base_offset}: expected {base_offset} to base + {}",
@@ -116,6 +125,7 @@ impl std::error::Error for Error {
             Error::Io(e) => e.source(),
             Error::Corrupt { source, .. } => Some(source),
             Error::Index { source, .. } => Some(source),
+            Error::Aborted { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -46,7 +46,6 @@ mod scan;
 mod segment;
 mod sync;
 
-pub use aborted::AbortedTransaction;
 pub use config::{MAX_SEGMENT_SIZE, SegmentConfig};
 pub use error::{Error, Result};
 pub use files::{FileKind, FileName, Suffix, file_name, parse_file_name};

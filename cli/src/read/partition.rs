@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kseg_format::Offset;
-use kseg_log::{parse_dir_name, parse_offsets};
+use kseg_format::parse_offsets;
+use kseg_log::parse_dir_name;
 use kseg_segment::{FileKind, Suffix, parse_file_name};
 
 use crate::error::{Error, Result};

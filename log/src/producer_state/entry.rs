@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kseg_format::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use kseg_format::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, SnapshotEntry, Timestamp};
 
 /// How many batches of a producer are remembered: as many as a client has under way.
 pub(crate) const BATCHES_KEPT: usize = 5;
@@ -118,33 +118,9 @@ impl PartialEq for ProducerEntry {
 
 impl Eq for ProducerEntry {}
 
-/// The fields of an entry in a snapshot, as they lie there: -1 is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RawEntry {
-    pub(crate) id: i64,
-    pub(crate) epoch: i16,
-    pub(crate) last_sequence: i32,
-    pub(crate) last_offset: i64,
-    pub(crate) offset_delta: i32,
-    pub(crate) timestamp: i64,
-    pub(crate) coordinator_epoch: i32,
-    pub(crate) transaction_start: i64,
-}
-
-impl ProducerEntry {
-    /// A producer of which nothing is known.
-    pub(crate) fn unknown(id: ProducerId) -> ProducerEntry {
-        ProducerEntry {
-            id,
-            epoch: -1,
-            coordinator_epoch: -1,
-            last_timestamp: -1,
-            transaction_start: None,
-            batches: RecentBatches::EMPTY,
-        }
-    }
-
-    pub(crate) fn from_raw(raw: RawEntry) -> ProducerEntry {
+impl From<SnapshotEntry> for ProducerEntry {
+    /// What a snapshot tells of a producer; of its batches only the last.
+    fn from(raw: SnapshotEntry) -> ProducerEntry {
         let mut entry = ProducerEntry {
             id: ProducerId::new(raw.id),
             epoch: raw.epoch,
@@ -160,18 +136,34 @@ impl ProducerEntry {
         }
         entry
     }
+}
 
-    pub(crate) fn to_raw(&self) -> RawEntry {
-        let last = self.batches().last();
-        RawEntry {
-            id: self.id.get(),
-            epoch: self.epoch,
+impl From<&ProducerEntry> for SnapshotEntry {
+    fn from(entry: &ProducerEntry) -> SnapshotEntry {
+        let last = entry.batches().last();
+        SnapshotEntry {
+            id: entry.id.get(),
+            epoch: entry.epoch,
             last_sequence: last.map_or(-1, |batch| batch.last_sequence),
             last_offset: last.map_or(-1, |batch| batch.last_offset.get()),
             offset_delta: last.map_or(0, |batch| batch.offset_delta),
-            timestamp: self.last_timestamp,
-            coordinator_epoch: self.coordinator_epoch,
-            transaction_start: self.transaction_start.map_or(-1, Offset::get),
+            timestamp: entry.last_timestamp,
+            coordinator_epoch: entry.coordinator_epoch,
+            transaction_start: entry.transaction_start.map_or(-1, Offset::get),
+        }
+    }
+}
+
+impl ProducerEntry {
+    /// A producer of which nothing is known.
+    pub(crate) fn unknown(id: ProducerId) -> ProducerEntry {
+        ProducerEntry {
+            id,
+            epoch: -1,
+            coordinator_epoch: -1,
+            last_timestamp: -1,
+            transaction_start: None,
+            batches: RecentBatches::EMPTY,
         }
     }
 
@@ -297,5 +289,41 @@ impl ProducerEntry {
             self.batches = RecentBatches::EMPTY;
             self.epoch = epoch;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_tells_of_the_last_batch_and_the_open_transaction() {
+        let raw = SnapshotEntry {
+            id: 1001,
+            epoch: 2,
+            last_sequence: 0,
+            last_offset: 102,
+            offset_delta: 2,
+            timestamp: 77,
+            coordinator_epoch: -1,
+            transaction_start: 100,
+        };
+        let entry = ProducerEntry::from(raw);
+        assert_eq!(entry.first_sequence(), Some(Sequence::new(2_147_483_646)));
+        assert_eq!(entry.first_data_offset(), Some(Offset::new(100)));
+        assert_eq!((entry.coordinator_epoch(), entry.transaction_start()), (None, Some(Offset::new(100))));
+        assert_eq!(SnapshotEntry::from(&entry), raw);
+
+        let marked = SnapshotEntry {
+            last_sequence: -1,
+            last_offset: -1,
+            offset_delta: 0,
+            coordinator_epoch: 13,
+            transaction_start: -1,
+            ..raw
+        };
+        let entry = ProducerEntry::from(marked);
+        assert_eq!((entry.batches().len(), entry.transaction_start()), (0, None));
+        assert_eq!(SnapshotEntry::from(&entry), marked);
     }
 }

@@ -5,10 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use kseg_format::Offset;
+use kseg_format::{Offset, SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};
 
 use super::{ProducerEntry, ProducerState, TransactionStart};
-use crate::producer_snapshot::{self, SnapshotError};
 
 /// The snapshot files of a partition directory.
 pub trait SnapshotStore {
@@ -77,7 +76,8 @@ impl ProducerState {
         if self.map_end <= self.last_snapshot {
             return Ok(None);
         }
-        store.write(self.map_end, &producer_snapshot::encode(self.producers()), durable)?;
+        let bytes = encode_snapshot(self.producers().into_iter().map(SnapshotEntry::from));
+        store.write(self.map_end, &bytes, durable)?;
         self.snapshots.insert(self.map_end);
         self.last_snapshot = self.map_end;
         Ok(Some(self.map_end))
@@ -119,7 +119,7 @@ impl ProducerState {
     ) -> Result<Vec<DiscardedSnapshot>, S::Error> {
         let mut discarded = Vec::new();
         while let Some(offset) = self.latest_snapshot() {
-            match producer_snapshot::decode(&store.read(offset)?) {
+            match decode_snapshot(&store.read(offset)?) {
                 Ok(entries) => {
                     self.take_over(entries, now_ms);
                     self.map_end = offset;
@@ -137,8 +137,8 @@ impl ProducerState {
         Ok(discarded)
     }
 
-    fn take_over(&mut self, entries: Vec<ProducerEntry>, now_ms: i64) {
-        for entry in entries {
+    fn take_over(&mut self, entries: Vec<SnapshotEntry>, now_ms: i64) {
+        for entry in entries.into_iter().map(ProducerEntry::from) {
             if entry.is_expired(now_ms, self.expiration_ms) {
                 continue;
             }

@@ -1,5 +1,5 @@
-use kseg_format::{Offset, ProducerId};
-use kseg_segment::{AbortedTransaction, FileKind, Suffix};
+use kseg_format::{AbortedTransaction, Offset, ProducerId};
+use kseg_segment::{FileKind, Suffix};
 
 use crate::support::*;
 

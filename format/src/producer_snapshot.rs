@@ -13,7 +13,27 @@
 
 use std::fmt;
 
-use crate::producer_state::{ProducerEntry, RawEntry};
+/// The fields of a producer in a snapshot, as they lie there: -1 is none.
+#[allow(clippy::exhaustive_structs, reason = "an entry of version 1 has these fields")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotEntry {
+    /// The producer's id.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// Sequence of its last record; -1 without a batch.
+    pub last_sequence: i32,
+    /// Last offset of its last batch of data; a negative one means that there is none.
+    pub last_offset: i64,
+    /// That offset minus the batch's base offset; 0 without a batch.
+    pub offset_delta: i32,
+    /// Timestamp of its last batch or marker, in milliseconds.
+    pub timestamp: i64,
+    /// Epoch of the coordinator that wrote its last marker.
+    pub coordinator_epoch: i32,
+    /// First offset of its open transaction; a negative one means that there is none.
+    pub transaction_start: i64,
+}
 
 const VERSION: i16 = 1;
 
@@ -35,11 +55,10 @@ const ENTRY_LEN: usize = TRANSACTION_START_AT + 8;
 const _: () = assert!(ENTRY_LEN == 46);
 
 /// Writes a snapshot of `entries`, in their order.
-pub fn encode<'a>(entries: impl IntoIterator<Item = &'a ProducerEntry>) -> Vec<u8> {
+pub fn encode_snapshot(entries: impl IntoIterator<Item = SnapshotEntry>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
     let mut count: i32 = 0;
-    for entry in entries {
-        let raw = entry.to_raw();
+    for raw in entries {
         bytes.extend(raw.id.to_be_bytes());
         bytes.extend(raw.epoch.to_be_bytes());
         bytes.extend(raw.last_sequence.to_be_bytes());
@@ -61,7 +80,7 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = &'a ProducerEntry>) -> Vec<u
 ///
 /// # Errors
 /// [`SnapshotError`]: a damaged snapshot is to be removed and an older one taken, or the log read.
-pub fn decode(bytes: &[u8]) -> Result<Vec<ProducerEntry>, SnapshotError> {
+pub fn decode_snapshot(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, SnapshotError> {
     let short = |needed: usize| SnapshotError::Short { needed: needed as u64, found: bytes.len() as u64 };
     let version = bytes.first_chunk().ok_or_else(|| short(HEADER_LEN))?;
     let version = i16::from_be_bytes(*version);
@@ -87,8 +106,8 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<ProducerEntry>, SnapshotError> {
     Ok(entries.chunks_exact(ENTRY_LEN).map(entry).collect())
 }
 
-fn entry(bytes: &[u8]) -> ProducerEntry {
-    ProducerEntry::from_raw(RawEntry {
+fn entry(bytes: &[u8]) -> SnapshotEntry {
+    SnapshotEntry {
         id: i64::from_be_bytes(field(bytes, ID_AT)),
         epoch: i16::from_be_bytes(field(bytes, EPOCH_AT)),
         last_sequence: i32::from_be_bytes(field(bytes, LAST_SEQUENCE_AT)),
@@ -97,7 +116,7 @@ fn entry(bytes: &[u8]) -> ProducerEntry {
         timestamp: i64::from_be_bytes(field(bytes, TIMESTAMP_AT)),
         coordinator_epoch: i32::from_be_bytes(field(bytes, COORDINATOR_EPOCH_AT)),
         transaction_start: i64::from_be_bytes(field(bytes, TRANSACTION_START_AT)),
-    })
+    }
 }
 
 /// `N` bytes at a place that the caller has checked to be there.
@@ -150,16 +169,22 @@ impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SnapshotError::Short { needed, found } => {
-                write!(f, "producer snapshot: expected {needed} bytes, found {found}")
+                write!(f, "producer snapshot at byte {found}: expected {needed} bytes, found {found}")
             }
             SnapshotError::Version { expected, found } => {
-                write!(f, "producer snapshot: expected version {expected}, found {found}")
+                write!(f, "version at byte 0 of the producer snapshot: expected {expected}, found {found}")
             }
             SnapshotError::Count { found } => {
-                write!(f, "producer snapshot: expected a number of entries, found {found}")
+                write!(
+                    f,
+                    "number of entries at byte 6 of the producer snapshot: expected 0 or more, found {found}"
+                )
             }
             SnapshotError::Crc { expected, found } => {
-                write!(f, "producer snapshot: expected checksum {expected:#010x}, found {found:#010x}")
+                write!(
+                    f,
+                    "checksum at byte 2 of the producer snapshot: expected {expected:#010x}, found {found:#010x}"
+                )
             }
         }
     }
@@ -168,5 +193,4 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 #[cfg(test)]
-#[path = "producer_snapshot_test.rs"]
 mod tests;

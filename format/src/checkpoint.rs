@@ -20,15 +20,52 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use kseg_format::{LeaderEpoch, Offset};
+use crate::number::{LeaderEpoch, Offset};
 
-use crate::leader_epoch::EpochEntry;
-use crate::topic::TopicPartition;
+/// One partition of a topic. Shown as `topic-partition`.
+#[allow(clippy::exhaustive_structs, reason = "a partition is this pair")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    /// The topic's name, not necessarily a legal one.
+    pub topic: String,
+    /// The partition's number, 0 and up.
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    /// The partition `partition` of `topic`.
+    pub fn new(topic: impl Into<String>, partition: i32) -> TopicPartition {
+        TopicPartition { topic: topic.into(), partition }
+    }
+
+    /// Whether the topic is one that Kafka keeps for itself.
+    pub fn is_internal(&self) -> bool {
+        matches!(self.topic.as_str(), "__consumer_offsets" | "__transaction_state" | "__share_group_state")
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// A leader epoch and the first offset that was written under it.
+#[allow(clippy::exhaustive_structs, reason = "an entry is this pair")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EpochEntry {
+    /// The epoch.
+    pub epoch: LeaderEpoch,
+    /// Its first offset.
+    pub start_offset: Offset,
+}
 
 /// The only version of these files.
 const VERSION: i32 = 0;
 
-/// Reads an offset checkpoint (recovery points, log start offsets, high watermarks, first dirty offsets).
+/// Reads an offset checkpoint: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+/// `replication-offset-checkpoint` (high watermarks) and `cleaner-offset-checkpoint` (first offsets not yet cleaned) are all
+/// of this shape.
 ///
 /// Of two lines for one partition the later counts. Offsets and partitions below 0 are read as they stand.
 ///
@@ -38,8 +75,8 @@ pub fn parse_offsets(bytes: &[u8]) -> Result<BTreeMap<TopicPartition, Offset>, C
     let mut offsets = BTreeMap::new();
     parse(bytes, "topic partition offset", |line, fields| {
         let [topic, partition, offset] = fields else { return Err(line.shape()) };
-        let partition = TopicPartition::new(*topic, line.number(partition)?);
-        offsets.insert(partition, Offset::new(line.number(offset)?));
+        let partition = TopicPartition::new(*topic, line.number("partition", partition)?);
+        offsets.insert(partition, Offset::new(line.number("offset", offset)?));
         Ok(())
     })?;
     Ok(offsets)
@@ -62,8 +99,8 @@ pub fn parse_epochs(bytes: &[u8]) -> Result<Vec<EpochEntry>, CheckpointError> {
     let mut entries = Vec::new();
     parse(bytes, "epoch offset", |line, fields| {
         let [epoch, start] = fields else { return Err(line.shape()) };
-        let epoch = LeaderEpoch::new(line.number(epoch)?);
-        entries.push(EpochEntry { epoch, start_offset: Offset::new(line.number(start)?) });
+        let epoch = LeaderEpoch::new(line.number("epoch", epoch)?);
+        entries.push(EpochEntry { epoch, start_offset: Offset::new(line.number("offset", start)?) });
         Ok(())
     })?;
     Ok(entries)
@@ -96,8 +133,9 @@ impl Line<'_> {
         self.error(Flaw::Format, format!("{:?} and nothing else", self.shape))
     }
 
-    fn number<N: FromStr>(&self, field: &str) -> Result<N, CheckpointError> {
-        field.parse().map_err(|_| self.error(Flaw::Number, format!("{:?} with numbers", self.shape)))
+    fn number<N: FromStr>(&self, name: &str, field: &str) -> Result<N, CheckpointError> {
+        let expected = || format!("{:?} with a {}-bit number for {name}", self.shape, 8 * size_of::<N>());
+        field.parse().map_err(|_| self.error(Flaw::Number, expected()))
     }
 }
 
@@ -281,5 +319,4 @@ impl fmt::Display for CheckpointError {
 impl std::error::Error for CheckpointError {}
 
 #[cfg(test)]
-#[path = "checkpoint_test.rs"]
 mod tests;

@@ -1,4 +1,3 @@
-use kseg_format::Offset;
 use proptest::prelude::*;
 
 use super::*;
@@ -14,7 +13,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-fn raw() -> impl Strategy<Value = RawEntry> {
+fn raw() -> impl Strategy<Value = SnapshotEntry> {
     (
         any::<i64>(),
         any::<i16>(),
@@ -28,7 +27,7 @@ fn raw() -> impl Strategy<Value = RawEntry> {
         .prop_map(
             |(id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start)| {
                 let batch = last_offset >= 0;
-                RawEntry {
+                SnapshotEntry {
                     id,
                     epoch,
                     last_sequence: if batch { sequence } else { -1 },
@@ -44,27 +43,37 @@ fn raw() -> impl Strategy<Value = RawEntry> {
 
 #[test]
 fn kafka_s_example_is_read_and_written_byte_for_byte() {
-    let entries = decode(&bytes(TWO)).unwrap();
-    assert_eq!(encode(&entries), bytes(TWO));
-    let wrapping = &entries[0];
-    assert_eq!((wrapping.id().get(), wrapping.epoch().unwrap().get()), (1001, 2));
-    assert_eq!(wrapping.first_sequence().unwrap().get(), 2_147_483_646);
-    assert_eq!(wrapping.last_sequence().unwrap().get(), 0);
-    assert_eq!(wrapping.first_data_offset(), Some(Offset::new(100)));
-    assert_eq!(wrapping.last_timestamp().unwrap().get(), 1_700_000_000_001);
-    assert_eq!((wrapping.coordinator_epoch(), wrapping.transaction_start()), (None, Some(Offset::new(100))));
-    let marked = &entries[1];
-    assert_eq!((marked.id().get(), marked.epoch().unwrap().get()), (11, 12));
-    assert_eq!((marked.batches().len(), marked.transaction_start()), (0, None));
-    assert_eq!((marked.coordinator_epoch(), marked.last_timestamp().unwrap().get()), (Some(13), 123_456));
-    assert_eq!(encode([]), bytes(NONE));
-    assert_eq!(decode(&bytes(NONE)), Ok(Vec::new()));
+    let entries = decode_snapshot(&bytes(TWO)).unwrap();
+    assert_eq!(encode_snapshot(entries.iter().copied()), bytes(TWO));
+    let wrapping = SnapshotEntry {
+        id: 1001,
+        epoch: 2,
+        last_sequence: 0,
+        last_offset: 102,
+        offset_delta: 2,
+        timestamp: 1_700_000_000_001,
+        coordinator_epoch: -1,
+        transaction_start: 100,
+    };
+    let marked = SnapshotEntry {
+        id: 11,
+        epoch: 12,
+        last_sequence: -1,
+        last_offset: -1,
+        offset_delta: 0,
+        timestamp: 123_456,
+        coordinator_epoch: 13,
+        transaction_start: -1,
+    };
+    assert_eq!(entries, [wrapping, marked]);
+    assert_eq!(encode_snapshot([]), bytes(NONE));
+    assert_eq!(decode_snapshot(&bytes(NONE)), Ok(Vec::new()));
 }
 
 #[test]
 fn format_edge_195_entries_come_back_as_they_went() {
     let entries = [
-        RawEntry {
+        SnapshotEntry {
             id: 1,
             epoch: 2,
             last_sequence: 1,
@@ -74,7 +83,7 @@ fn format_edge_195_entries_come_back_as_they_went() {
             coordinator_epoch: 3,
             transaction_start: 100,
         },
-        RawEntry {
+        SnapshotEntry {
             id: 11,
             epoch: 12,
             last_sequence: -1,
@@ -84,9 +93,8 @@ fn format_edge_195_entries_come_back_as_they_went() {
             coordinator_epoch: 13,
             transaction_start: -1,
         },
-    ]
-    .map(ProducerEntry::from_raw);
-    assert_eq!(decode(&encode(&entries)).unwrap(), entries);
+    ];
+    assert_eq!(decode_snapshot(&encode_snapshot(entries)).unwrap(), entries);
 }
 
 #[test]
@@ -95,7 +103,7 @@ fn format_edge_109_damaged_snapshots() {
     let damaged = |damage: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
         damage(&mut bytes);
-        decode(&bytes).unwrap_err()
+        decode_snapshot(&bytes).unwrap_err()
     };
     for version in [0, 2] {
         let error = damaged(&|bytes| bytes[1] = version);
@@ -116,7 +124,7 @@ fn format_edge_153_wrong_counts() {
     let with_count = |count: i32| {
         let mut bytes = bytes(TWO);
         bytes[6..10].copy_from_slice(&count.to_be_bytes());
-        decode(&bytes).unwrap_err()
+        decode_snapshot(&bytes).unwrap_err()
     };
     assert_eq!(with_count(1_000_000), SnapshotError::Short { needed: 46_000_010, found: 102 });
     assert_eq!(with_count(-1), SnapshotError::Count { found: -1 });
@@ -130,7 +138,7 @@ fn every_flipped_bit_is_found() {
     for bit in 0..good.len() * 8 {
         let mut bytes = good.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert!(decode(&bytes).is_err(), "bit {bit}");
+        assert!(decode_snapshot(&bytes).is_err(), "bit {bit}");
     }
 }
 
@@ -145,12 +153,11 @@ proptest! {
             let crc = crc32c::crc32c(&bytes[COUNT_AT..]);
             bytes[CRC_AT..COUNT_AT].copy_from_slice(&crc.to_be_bytes());
         }
-        let _ = decode(&bytes);
+        let _ = decode_snapshot(&bytes);
     }
 
     #[test]
     fn entries_round_trip(entries in prop::collection::vec(raw(), 0..6)) {
-        let entries: Vec<ProducerEntry> = entries.into_iter().map(ProducerEntry::from_raw).collect();
-        prop_assert_eq!(decode(&encode(&entries)).unwrap(), entries);
+        prop_assert_eq!(decode_snapshot(&encode_snapshot(entries.iter().copied())).unwrap(), entries);
     }
 }
