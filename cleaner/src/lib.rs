@@ -41,7 +41,9 @@
 #![forbid(unsafe_code)]
 
 mod dirty;
+mod offset_map;
 mod select;
 
 pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
+pub use offset_map::{MapFull, OffsetMap, SLOT_BYTES};
 pub use select::{Selection, select};
