@@ -46,6 +46,7 @@ mod compression;
 mod control;
 mod crc;
 mod error;
+mod filter;
 mod framing;
 pub mod kraft;
 pub mod legacy;
@@ -69,6 +70,7 @@ pub use checkpoint::{
 pub use codec::{Codec, Magic, TimestampType, UnknownCodecName};
 pub use control::{ControlKey, ControlType, EndTransactionMarker};
 pub use error::{DecodeError, EncodeError, Expected, Found, Place};
+pub use filter::{BatchFate, BatchFilter, FilterError, FilterOptions, Filtered, Retention};
 pub use framing::{Framed, first_batch_size, frame};
 pub use number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, RelativeOffset, Sequence, Timestamp};
 pub use producer_snapshot::{SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};

@@ -27,10 +27,8 @@ use crate::batch::header::BatchHeader;
 use crate::batch::mutate::BatchMut;
 use crate::batches::Batches;
 use crate::codec::{Codec, Magic, TimestampType};
-use crate::error::DecodeError;
 use crate::legacy::read::Wrapped;
 use crate::number::{Offset, ProducerEpoch, ProducerId, Timestamp};
-use crate::record::Record;
 use crate::records::V2Records;
 use error::Faults;
 use rules::check_batch;
@@ -256,7 +254,7 @@ fn rebuild(
     for batch in Batches::new(bytes) {
         let batch = batch?;
         for record in batch.records(&mut scratch, rules.decompressed_limit)? {
-            append(&mut builder, after(first, count), &record?)?;
+            builder.append_record(after(first, count), &record?)?;
             count += 1;
         }
     }
@@ -271,21 +269,4 @@ fn rebuild(
         sizes_may_have_changed: true,
         record_count: count,
     })
-}
-
-fn append(
-    builder: &mut RecordBatchBuilder,
-    offset: Offset,
-    record: &Record<'_>,
-) -> Result<(), ValidationError> {
-    if record.header_count() == 0 {
-        builder.append_at(offset, record.timestamp(), record.key(), record.value(), &[])?;
-        return Ok(());
-    }
-    let headers = record
-        .headers()
-        .map(|header| header.map(|header| (header.key, header.value)))
-        .collect::<Result<Vec<_>, DecodeError>>()?;
-    builder.append_at(offset, record.timestamp(), record.key(), record.value(), &headers)?;
-    Ok(())
 }

@@ -3,6 +3,9 @@
 //! Records are written once, into a buffer that the builder keeps from batch to batch; [`RecordBatchBuilder::finish`]
 //! puts the header in front and computes the checksum in one pass over the result.
 
+mod copy;
+mod room;
+
 use bytes::{BufMut, BytesMut};
 
 use super::Attributes;

@@ -42,6 +42,79 @@ fn format_edge_42_without_records_there_is_no_batch() {
 }
 
 #[test]
+fn format_edge_43_one_record_fits_whatever_the_limit() {
+    let mut builder = RecordBatchBuilder::new(at(0));
+    let room = |builder: &RecordBatchBuilder| builder.has_room_for(0, 1.0, None, Some(b"k"), None, &[]);
+    assert!(room(&builder));
+    append(&mut builder, 0, 0).unwrap();
+    assert!(!room(&builder));
+    builder.clear();
+    assert!(room(&builder));
+}
+
+#[test]
+fn format_edge_177_room_for_one_record_more() {
+    let (key, value) = (Some(&b"a"[..]), Some(&b"1"[..]));
+    let mut builder = RecordBatchBuilder::new(at(0));
+    builder.append(None, key, value, &[]).unwrap();
+    assert!(builder.has_room_for(1024, 1.0, None, key, value, &[]));
+    let header: (&[u8], Option<&[u8]>) = (b"hello", Some(b"world.world"));
+    assert!(builder.has_room_for(120, 1.0, None, key, value, &[]));
+    assert!(!builder.has_room_for(120, 1.0, None, key, value, &[header; 10]));
+    // The estimate is the size that the record then takes.
+    let exact = builder.uncompressed_size();
+    builder.append(Some(Timestamp::new(1 << 40)), key, None, &[header; 10]).unwrap();
+    let grown = builder.uncompressed_size();
+    builder.clear();
+    builder.append(None, key, value, &[]).unwrap();
+    for (limit, room) in [(grown - 1, false), (grown, true)] {
+        let timestamp = Some(Timestamp::new(1 << 40));
+        assert_eq!(builder.has_room_for(limit, 1.0, timestamp, key, None, &[header; 10]), room);
+    }
+    // A finished builder is an empty one again, in which the first record always has room.
+    assert_eq!(builder.finish(&mut BytesMut::new()), Ok(Some(exact)));
+    assert!(builder.is_empty());
+}
+
+#[test]
+fn format_edge_178_a_batch_without_room_takes_records_all_the_same() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+        let mut append = |timestamp: i64| {
+            let (key, value) = (format!("{timestamp}"), format!("{}", timestamp + 1));
+            let timestamp = Some(Timestamp::new(timestamp));
+            let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+            let room = builder.has_room_for(64, 0.5, timestamp, key, value, &[]);
+            builder.append(timestamp, key, value, &[]).unwrap();
+            room
+        };
+        assert!(append(0));
+        append(1);
+        assert!(!append(2));
+        let mut out = BytesMut::new();
+        builder.finish(&mut out).unwrap();
+        assert_eq!(timestamps(&out), [Some(0), Some(1), Some(2)]);
+        assert_eq!(Batch::parse(&out).unwrap().max_timestamp(), Some(Timestamp::new(2)));
+    }
+}
+
+#[test]
+fn format_edge_180_records_that_were_dropped_leave_the_buffer_as_it_was() {
+    for before in [0, 15] {
+        let mut out = BytesMut::zeroed(before);
+        let mut builder = RecordBatchBuilder::new(at(7));
+        append(&mut builder, 8, 1).unwrap();
+        builder.clear();
+        assert_eq!((builder.finish(&mut out), out.len()), (Ok(None), before));
+        // There is no aborted or closed builder, as Kafka has it: it begins a new batch.
+        append(&mut builder, 7, 2).unwrap();
+        let size = builder.finish(&mut out).unwrap().unwrap();
+        assert_eq!(out.len(), before + size);
+        assert_eq!((offsets(&out[before..]), timestamps(&out[before..])), (vec![7], vec![Some(2)]));
+    }
+}
+
+#[test]
 fn format_edge_44_contradictions_show_at_the_end() {
     let producer = |id, epoch, sequence: i32| {
         Some(Producer {
@@ -97,6 +170,7 @@ fn format_edge_172_and_179_the_size_is_known_before_the_end() {
         sizes.push(builder.uncompressed_size());
     }
     assert_eq!(sizes, [61, 76, 90, 102, 134]);
+    assert_eq!(builder.estimated_size(0.5), 134);
     let mut out = BytesMut::new();
     assert_eq!(builder.finish(&mut out), Ok(Some(134)));
     let read: Vec<_> = records(&out).unwrap().iter().map(|record| record.size).collect();

@@ -9,6 +9,7 @@ mod cases;
 mod control;
 mod describe;
 mod examples;
+mod filter;
 mod framing;
 #[cfg(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
 mod golden;

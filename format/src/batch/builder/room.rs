@@ -1,0 +1,72 @@
+//! How large the batch will be, and whether one more record fits.
+
+use super::RecordBatchBuilder;
+use crate::batch::header::BATCH_OVERHEAD;
+use crate::codec::Codec;
+use crate::number::{Offset, Timestamp};
+use crate::varint;
+
+/// What an estimate of the compressed size is multiplied by, to be rather too high than too low.
+///
+/// Source: Kafka `MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR`.
+const CAUTION: f32 = 1.05;
+
+impl RecordBatchBuilder {
+    /// The size that the batch will have if its records shrink to `ratio` of their size; without a codec exactly its size,
+    /// whatever the ratio.
+    ///
+    /// Source: Kafka `MemoryRecordsBuilder.estimatedSizeInBytes`.
+    pub fn estimated_size(&self, ratio: f32) -> usize {
+        let records = self.uncompressed_size() - BATCH_OVERHEAD;
+        match self.options().codec {
+            Codec::None => BATCH_OVERHEAD + records,
+            _ => BATCH_OVERHEAD + (records as f32 * ratio * CAUTION) as usize,
+        }
+    }
+
+    /// Whether the batch with one more record, at the next offset, would keep to `limit` bytes. The first record always fits.
+    ///
+    /// `ratio` is the part of their size that compressed records are expected to have; the new one is counted whole. Nothing
+    /// is enforced by it: [`append`](RecordBatchBuilder::append) takes records beyond any such limit.
+    ///
+    /// Source: Kafka `MemoryRecordsBuilder.hasRoomFor`.
+    pub fn has_room_for(
+        &self,
+        limit: usize,
+        ratio: f32,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> bool {
+        let Some(last) = self.last_offset() else { return true };
+        let written = self.estimated_size(ratio);
+        written < limit && written.saturating_add(self.size_of(last, timestamp, key, value, headers)) <= limit
+    }
+
+    /// The bytes of a record behind the last one.
+    fn size_of(
+        &self,
+        last: Offset,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> usize {
+        let part = |bytes: Option<&[u8]>| match bytes {
+            Some(bytes) => varint::size(bytes.len() as i64) + bytes.len(),
+            None => 1,
+        };
+        let timestamp_delta = Timestamp::to_raw(timestamp).wrapping_sub(self.base_timestamp);
+        let offset_delta = last.get().wrapping_add(1).wrapping_sub(self.base_offset);
+        let headers_len: usize = headers.iter().map(|(name, value)| part(Some(name)) + part(*value)).sum();
+        let body = 1
+            + varint::size(timestamp_delta)
+            + varint::size(offset_delta)
+            + part(key)
+            + part(value)
+            + varint::size(headers.len() as i64)
+            + headers_len;
+        varint::size(body as i64) + body
+    }
+}
