@@ -71,7 +71,10 @@ pub struct LogDir {
     recovery_points: Offsets,
     log_starts: Offsets,
     high_watermarks: Offsets,
+    /// The logs that are open. Held for a lookup, never across I/O.
     logs: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
+    /// What is held while one partition's log is opened, which may take as long as a recovery does: others go on.
+    opening: Mutex<BTreeMap<TopicPartition, Arc<Mutex<()>>>>,
     /// Released once this is dropped and every log in it has been closed or dropped.
     lock: DirLock,
     /// Held while the checkpoints are written.
@@ -126,6 +129,7 @@ impl LogDir {
             clean,
             marker: CleanShutdown::parse(&marker.unwrap_or_default()),
             logs: Mutex::new(BTreeMap::new()),
+            opening: Mutex::new(BTreeMap::new()),
             options,
             lock: Arc::new(lock),
             checkpoints: Mutex::new(()),
@@ -168,48 +172,78 @@ impl LogDir {
 
     /// The log of a partition, opened if it is not yet; `None` where it has no folder.
     ///
+    /// A call for a log that another thread is opening waits for it; one for any other log does not.
+    ///
     /// # Errors
     /// As [`Log::open`].
     pub fn get(&self, partition: &TopicPartition) -> Result<Option<Arc<Log>>> {
         check_partition(partition)?;
-        let mut logs = self.logs.lock();
-        if let Some(log) = logs.get(partition) {
-            return Ok(Some(log.clone()));
-        }
         let folder = self.path.join(partition.to_string());
-        match self.options.backend.names().stat(&folder)? {
+        self.opened_once(partition, || match self.options.backend.names().stat(&folder)? {
             None => Ok(None),
-            Some(_) => self.open_log(&mut logs, partition, self.options.config.clone()).map(Some),
-        }
+            Some(_) => self.open_log(partition, self.options.config.clone()).map(Some),
+        })
     }
 
     /// The log of a partition; made, with `config`, where there is none.
     ///
-    /// `config` holds for a log that is opened by this call; `None` for the directory's own.
+    /// `config` holds for a log that is opened by this call; `None` for the directory's own. Waits as [`get`](Self::get)
+    /// does.
     ///
     /// # Errors
     /// [`Error::TopicName`] for a name that Kafka refuses; else as [`Log::open`].
     pub fn get_or_create(&self, partition: &TopicPartition, config: Option<LogConfig>) -> Result<Arc<Log>> {
-        let mut logs = self.logs.lock();
-        if let Some(log) = logs.get(partition) {
-            return Ok(log.clone());
-        }
         check_partition(partition)?;
         let folder = self.path.join(partition.to_string());
-        let names = self.options.backend.names();
-        if names.stat(&folder)?.is_none() {
-            names.create_dir_all(&folder)?;
-            names.sync_dir(&self.path)?;
-        }
-        self.open_log(&mut logs, partition, config.unwrap_or_else(|| self.options.config.clone()))
+        let opened = self.opened_once(partition, || {
+            let names = self.options.backend.names();
+            if names.stat(&folder)?.is_none() {
+                names.create_dir_all(&folder)?;
+                names.sync_dir(&self.path)?;
+            }
+            self.open_log(partition, config.unwrap_or_else(|| self.options.config.clone())).map(Some)
+        })?;
+        // There is always one: it was made above.
+        opened.ok_or(Error::Closed { dir: folder })
     }
 
-    fn open_log(
+    /// The log of a partition from the table, or what `open` gives, which then is in the table. One thread at a time opens
+    /// the log of one partition.
+    fn opened_once(
         &self,
-        logs: &mut BTreeMap<TopicPartition, Arc<Log>>,
         partition: &TopicPartition,
-        config: LogConfig,
-    ) -> Result<Arc<Log>> {
+        open: impl FnOnce() -> Result<Option<Arc<Log>>>,
+    ) -> Result<Option<Arc<Log>>> {
+        let known = || self.logs.lock().get(partition).cloned();
+        if let Some(log) = known() {
+            return Ok(Some(log));
+        }
+        loop {
+            let turn = self.turn_of(partition);
+            let _held = turn.lock();
+            if let Some(log) = known() {
+                return Ok(Some(log));
+            }
+            // A turn that was given back while this thread waited is nobody's any more.
+            if !Arc::ptr_eq(&turn, &self.turn_of(partition)) {
+                continue;
+            }
+            let opened = open();
+            if let Ok(Some(log)) = &opened {
+                self.logs.lock().insert(partition.clone(), log.clone());
+            }
+            self.opening.lock().remove(partition);
+            return opened;
+        }
+    }
+
+    /// What is held while the log of a partition is opened.
+    fn turn_of(&self, partition: &TopicPartition) -> Arc<Mutex<()>> {
+        let mut opening = self.opening.lock();
+        opening.entry(partition.clone()).or_insert_with(|| Arc::new(Mutex::new(()))).clone()
+    }
+
+    fn open_log(&self, partition: &TopicPartition, config: LogConfig) -> Result<Arc<Log>> {
         let at = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(Offset::ZERO);
         let log = Log::open_under(
             &self.path.join(partition.to_string()),
@@ -228,9 +262,7 @@ impl LogDir {
         if let Some(&high_watermark) = self.high_watermarks.get(partition) {
             log.update_high_watermark(high_watermark);
         }
-        let log = Arc::new(log);
-        logs.insert(partition.clone(), log.clone());
-        Ok(log)
+        Ok(Arc::new(log))
     }
 
     /// Truncates a partition's log and writes the recovery points at once: one above the log end would let recovery pass

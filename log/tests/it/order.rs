@@ -91,6 +91,34 @@ fn appends_do_not_wait_for_a_flush() {
 }
 
 #[test]
+fn a_log_is_opened_while_another_one_recovers() {
+    let (backend, gate) = Gate::on(Call::Read, "t-0/00000000000000000000.log");
+    let bench = Bench::on(backend, &[]);
+    let options =
+        || LogDirOptions { scheduler: bench.scheduler.clone(), ..LogDirOptions::new(bench.backend.clone()) };
+    let [slow, other] = [0, 1].map(|n| TopicPartition::new("t", n));
+    let dir = LogDir::open(Path::new("/data"), options()).expect("open");
+    lead(&dir.get_or_create(&slow, None).expect("a log"), 3, 1, 200);
+    lead(&dir.get_or_create(&other, None).expect("a log"), 4, 1, 200);
+    drop(dir);
+    let dir = LogDir::open(Path::new("/data"), options()).expect("open");
+    let opened = Mutex::new(Vec::new());
+    let recover = || opened.lock().expect("logs").push(dir.get(&slow).expect("open").expect("a log"));
+    let end = gate.beside(
+        || std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(recover)))),
+        || {
+            dir.checkpoint().expect("written");
+            dir.get(&other).expect("open").expect("a log").log_end_offset().get()
+        },
+    );
+    assert_eq!(end, Some(4));
+    // All who asked for the one that recovered got the same log.
+    let opened = opened.into_inner().expect("logs");
+    assert_eq!((opened.len(), opened[0].log_end_offset().get()), (4, 3));
+    assert!(opened.iter().all(|log| Arc::ptr_eq(log, &opened[0])));
+}
+
+#[test]
 fn the_epoch_file_has_one_writer_at_a_time() {
     let (inside, overlaps) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
     let seen = overlaps.clone();
