@@ -38,6 +38,7 @@ mod append;
 mod clock;
 mod config;
 mod dir;
+mod doubts;
 mod error;
 mod leader_epoch;
 mod log;
@@ -55,6 +56,7 @@ mod state;
 mod sync;
 mod times;
 mod topic;
+mod trouble;
 mod truncate;
 mod writer;
 
@@ -62,6 +64,7 @@ pub use append::AppendInfo;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
 pub use dir::{LogDir, LogDirOptions, ShutdownReport};
+pub use doubts::{Doubt, DoubtReason};
 pub use error::{Error, Result};
 pub use kseg_format::{AbortedTransaction, EpochEntry, SnapshotEntry, SnapshotError, TopicPartition};
 pub use kseg_segment::{Cut, CutReason, FileRegion as Region, TimestampedOffset};
@@ -84,4 +87,5 @@ pub use topic::{
     CLUSTER_METADATA_TOPIC, DirKind, DirNameError, REMOTE_LOG_INDEX_CACHE, TopicNameError, check_topic_name,
     dir_name, parse_dir_name, topic_names_collide,
 };
+pub use trouble::Trouble;
 pub use writer::{BatchWriter, WriterOptions};

@@ -18,6 +18,7 @@ use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
+use crate::trouble::{Trouble, Troubles};
 
 /// Name of the file that holds a partition's leader epochs.
 pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) writer: Mutex<Writer>,
     /// Set once by the first failed sync or write; the log is read-only from then on.
     pub(crate) fenced: AtomicBool,
+    /// Errors of work that nobody waits for.
+    pub(crate) troubles: Troubles,
     pub(crate) closed: AtomicBool,
     /// Held while the epoch file is written: background work writes it too.
     pub(crate) epoch_file: Mutex<()>,
@@ -178,9 +181,8 @@ impl Inner {
                 continue;
             }
             // What a failed removal leaves is removed when the log is opened next.
-            deferred.push("delete-file", delay, move || {
-                let _ = segment.remove();
-            });
+            let troubles = self.troubles.clone();
+            deferred.push("delete-file", delay, move || troubles.note("delete-file", segment.remove()));
         }
         renamed
     }
@@ -198,9 +200,9 @@ impl Inner {
                 continue;
             }
             let to = self.dir.join(file_name(offset, FileKind::Snapshot, Suffix::Deleted));
-            let backend = self.backend.clone();
+            let (backend, troubles) = (self.backend.clone(), self.troubles.clone());
             deferred.push("delete-producer-snapshot", delay, move || {
-                let _ = backend.names().remove(&to);
+                troubles.note("delete-producer-snapshot", backend.names().remove(&to));
             });
         }
         Ok(())
@@ -274,6 +276,12 @@ impl Log {
     /// Bytes in all segments.
     pub fn size(&self) -> u64 {
         self.inner.segments().size()
+    }
+
+    /// The last error of work in the background, which no call returned: a flush that a roll had scheduled, the removal of a
+    /// file, the epoch file. It stays until the log is opened again.
+    pub fn last_trouble(&self) -> Option<Trouble> {
+        self.inner.troubles.last()
     }
 
     /// The configuration in force.
@@ -391,7 +399,7 @@ impl Inner {
         let log = Arc::downgrade(self);
         deferred.push("leader-epoch-cache-flush", 0, move || {
             if let Some(log) = log.upgrade() {
-                let _ = log.write_epochs();
+                log.troubles.note("leader-epoch-cache-flush", log.write_epochs());
             }
         });
     }

@@ -17,6 +17,7 @@ use kseg_segment::{
 
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
+use crate::doubts::{Doubt, Doubts};
 use crate::error::{Error, Result};
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
 use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
@@ -26,6 +27,7 @@ use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
 use crate::sync::{AtomicBool, Mutex, RwLock};
 use crate::topic::{DirKind, parse_dir_name};
+use crate::trouble::Troubles;
 
 /// How a log is opened. The marks come from the data directory's checkpoints; [`LogDir`](crate::LogDir) keeps those.
 #[derive(Clone, Debug)]
@@ -83,6 +85,11 @@ pub struct LoadReport {
     pub rebuilt: Vec<Offset>,
     /// Files whose names are none of a log's; they are left alone.
     pub unknown: Vec<PathBuf>,
+    /// Batches that contradict their producers' state, markers and snapshots that cannot be read, ascending by offset: the
+    /// first hundred.
+    pub doubts: Vec<Doubt>,
+    /// How many more there are.
+    pub more_doubts: u64,
     /// The log ended below its log start offset, so that all its segments went.
     pub emptied: bool,
     /// The log ends below its recovery point: what had been made durable is gone, up to this offset.
@@ -95,6 +102,7 @@ impl LoadReport {
         self.cuts.is_empty()
             && self.set_aside.is_empty()
             && self.unknown.is_empty()
+            && self.doubts.is_empty()
             && !self.emptied
             && self.missing_up_to.is_none()
     }
@@ -111,6 +119,12 @@ impl fmt::Display for LoadReport {
         }
         for path in &self.unknown {
             writeln!(f, "{}: not a file of a log, left alone", path.display())?;
+        }
+        for doubt in &self.doubts {
+            writeln!(f, "{doubt}")?;
+        }
+        if self.more_doubts > 0 {
+            writeln!(f, "and {} more of that kind", self.more_doubts)?;
         }
         if self.emptied {
             writeln!(f, "the log ended below its log start offset; its segments were removed")?;
@@ -161,6 +175,7 @@ impl Log {
             dir: dir.to_path_buf(),
             partition,
             backend: options.backend.clone(),
+            troubles: Troubles::new(options.clock.clone()),
             clock: options.clock,
             scheduler: options.scheduler,
             producer_expiration_ms: options.producer_expiration_ms,
@@ -192,8 +207,11 @@ impl Log {
                 log_start: options.log_start_offset,
                 recovery_point: options.recovery_point,
                 report: &mut report,
+                doubts: Doubts::default(),
             };
             let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
+            let doubts = std::mem::take(&mut loading.doubts);
+            (report.doubts, report.more_doubts) = doubts.into_parts();
             if loaded.is_err() {
                 for segment in inner.segments().as_slice() {
                     segment.abandon();
@@ -224,6 +242,7 @@ struct Loading<'l> {
     log_start: Offset,
     recovery_point: Offset,
     report: &'l mut LoadReport,
+    doubts: Doubts,
 }
 
 impl Loading<'_> {
@@ -356,7 +375,7 @@ impl Loading<'_> {
         let bases: BTreeSet<Offset> = log.segments().as_slice().iter().map(|s| s.base_offset()).collect();
         writer.producers = log.list_producers()?;
         log.remove_stray_snapshots(writer, &bases)?;
-        log.rebuild_producers(writer, log_start, log_end, self.clean)?;
+        log.rebuild_producers(writer, log_start, log_end, self.clean, &mut self.doubts)?;
         writer.last_flush_ms = log.clock.now_ms();
         log.refresh_first_unstable(writer);
         Ok(())
@@ -475,10 +494,11 @@ impl Loading<'_> {
     ) -> Result<(Offset, Option<Cut>)> {
         let log = self.log;
         writer.producers = log.list_producers()?;
-        log.rebuild_producers(writer, self.log_start, segment.base_offset(), false)?;
+        log.rebuild_producers(writer, self.log_start, segment.base_offset(), false, &mut self.doubts)?;
         let producers = &mut writer.producers;
         let mut epochs_changed = false;
         let mut noted = Ok(());
+        let doubts = &mut self.doubts;
         let checked = segment.check(&mut |position, batch| {
             let header = batch.header();
             if header.magic() != Magic::V2 {
@@ -492,7 +512,12 @@ impl Loading<'_> {
                 }
             }
             let place = Place { segment: segment.base_offset(), position };
-            for ended in observe(producers, &batch, place) {
+            let ended = observe(producers, &batch, place).unwrap_or_else(|reason| {
+                let offset = header.base_offset().unwrap_or(header.last_offset());
+                doubts.add(segment.path(), Some(position), offset, reason);
+                Vec::new()
+            });
+            for ended in ended {
                 if let (Some(aborted), true) = (aborted_entry(&ended), noted.is_ok()) {
                     noted = segment.append_aborted(&aborted);
                 }

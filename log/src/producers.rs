@@ -7,6 +7,7 @@ use kseg_format::{AbortedTransaction, Batch, BatchHeader, Batches, Offset, Origi
 use kseg_io_backends::{Backend, IoError, Kind};
 use kseg_segment::{BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
 
+use crate::doubts::{DoubtReason, Doubts};
 use crate::error::{Error, Result};
 use crate::log::{Inner, Writer};
 use crate::marks::{Mark, Place};
@@ -101,26 +102,31 @@ fn marker_of(batch: &Batch<'_>) -> Result<Option<EndMarker>, kseg_format::Decode
     EndMarker::of(&record?).map(Some)
 }
 
-/// Adds a batch that is in the log already; what contradicts the state is left out, as in recovery.
-/// Returns the transactions that it ends, with the last stable offset at that moment.
+/// Adds a batch that is in the log already. Returns the transactions that it ends, with the last stable offset at that
+/// moment.
+///
+/// # Errors
+/// Why the batch was left out of the state: it stays in the log all the same.
 pub(crate) fn observe(
     state: &mut ProducerState,
     batch: &Batch<'_>,
     place: Place,
-) -> Vec<(CompletedTransaction, Offset)> {
+) -> Result<Vec<(CompletedTransaction, Offset)>, DoubtReason> {
     let mut ended = Vec::new();
     if batch.header().producer_id().is_none() {
-        return ended;
+        return Ok(ended);
     }
-    let Ok(marker) = marker_of(batch) else { return ended };
+    let marker = marker_of(batch).map_err(DoubtReason::Marker)?;
     let mut update = ProducerUpdate::new(Origin::Replication, None);
-    if update.append_batch(state, batch.header(), marker.as_ref(), position(place)).is_ok() {
-        for completed in state.commit(update) {
-            ended.push((completed, state.last_stable_offset(&completed)));
-            let _ = state.complete(&completed);
-        }
+    let _ = update
+        .append_batch(state, batch.header(), marker.as_ref(), position(place))
+        .map_err(DoubtReason::Producer)?;
+    for completed in state.commit(update) {
+        ended.push((completed, state.last_stable_offset(&completed)));
+        // A transaction that the state lost to a damaged snapshot has no entry to complete; that snapshot is reported.
+        let _ = state.complete(&completed);
     }
-    ended
+    Ok(ended)
 }
 
 /// The entry that an ended transaction leaves in the transaction index, if it was aborted.
@@ -230,6 +236,7 @@ impl Inner {
         log_start: Offset,
         end: Offset,
         clean: bool,
+        doubts: &mut Doubts,
     ) -> Result<()> {
         let segments = self.segments();
         let list = segments.as_slice();
@@ -251,7 +258,12 @@ impl Inner {
         }
         let nothing_to_lose = writer.producers.is_empty() && writer.producers.map_end() >= end;
         let now_ms = self.clock.now_ms();
-        writer.producers.truncate_and_reload(&mut self.snapshots(), log_start, end, now_ms)?;
+        for discarded in
+            writer.producers.truncate_and_reload(&mut self.snapshots(), log_start, end, now_ms)?
+        {
+            let path = self.dir.join(file_name(discarded.offset, FileKind::Snapshot, Suffix::None));
+            doubts.add(path, None, discarded.offset, DoubtReason::Snapshot(discarded));
+        }
         let from = writer.producers.map_end();
         if end > from && !nothing_to_lose {
             for segment in segments.range(from, end)? {
@@ -261,11 +273,26 @@ impl Inner {
                 if last_two.contains(&segment.base_offset()) {
                     self.take_snapshot(writer, true)?;
                 }
-                self.scan_producers(writer, segment, start, end)?;
+                self.scan_producers(writer, segment, start, end, doubts)?;
             }
         }
         writer.producers.set_map_end(end);
         self.take_snapshot(writer, true)
+    }
+
+    /// As [`rebuild_producers`](Self::rebuild_producers), for a log that is open: it has no report to say what is doubtful.
+    pub(crate) fn rebuild_producers_again(
+        &self,
+        writer: &mut Writer,
+        log_start: Offset,
+        end: Offset,
+    ) -> Result<()> {
+        let mut doubts = Doubts::default();
+        self.rebuild_producers(writer, log_start, end, false, &mut doubts)?;
+        for doubt in doubts.into_parts().0 {
+            self.troubles.note("rebuild-producers", Err::<(), _>(doubt));
+        }
+        Ok(())
     }
 
     /// Adds the batches of one segment from `start` to `end`, as one append.
@@ -275,6 +302,7 @@ impl Inner {
         segment: &Segment,
         start: Offset,
         end: Offset,
+        doubts: &mut Doubts,
     ) -> Result<()> {
         let Some(from) = segment.translate(start).map_err(|e| self.wrap(e))? else { return Ok(()) };
         let region = segment.read(start, usize::MAX, Some(segment.size()), true).map_err(|e| self.wrap(e))?;
@@ -289,10 +317,17 @@ impl Inner {
             if header.producer_id().is_none() {
                 continue;
             }
-            let Ok(marker) = marker_of(&batch) else { continue };
             let place = Place { segment: segment.base_offset(), position: position_in_file };
+            let added = marker_of(&batch).map_err(DoubtReason::Marker).and_then(|marker| {
+                update
+                    .append_batch(&writer.producers, &header, marker.as_ref(), position(place))
+                    .map_err(DoubtReason::Producer)
+            });
             // A batch that contradicts the state is in the log all the same.
-            let _ = update.append_batch(&writer.producers, &header, marker.as_ref(), position(place));
+            if let Err(reason) = added {
+                let offset = header.base_offset().unwrap_or(header.last_offset());
+                doubts.add(segment.path(), Some(position_in_file), offset, reason);
+            }
         }
         for completed in writer.producers.commit(update) {
             let _ = writer.producers.complete(&completed);

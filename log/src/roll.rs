@@ -91,10 +91,9 @@ impl Inner {
                 Ok(Some(_)) => names.sync_file(&snapshot),
                 other => other.map(|_| ()),
             };
-            if synced.is_ok() {
-                // A failure has fenced the log, and the next append or flush reports it.
-                let _ = log.flush_to(base, false);
-            }
+            // A flush that fails also fences the log, and the next append or flush says so.
+            let flushed = synced.map_err(Error::from).and_then(|()| log.flush_to(base, false));
+            log.troubles.note("flush-log", flushed);
         });
         Ok(base)
     }

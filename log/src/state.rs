@@ -6,6 +6,7 @@ use kseg_index::{OffsetPosition, TimestampOffset};
 use crate::error::Result;
 use crate::log::Log;
 use crate::producer_state::ProducerBatch;
+use crate::trouble::Trouble;
 
 /// All that a log knows of itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct LogState {
     pub producers: Vec<ProducerInfo>,
     /// Segments, by ascending base offset.
     pub segments: Vec<SegmentState>,
+    /// The last error of work in the background.
+    pub last_trouble: Option<Trouble>,
 }
 
 /// What a log knows of one producer.
@@ -116,6 +119,7 @@ impl Log {
             epochs: log.epochs.read().entries().to_vec(),
             producers: producers.collect(),
             segments,
+            last_trouble: log.troubles.last(),
         })
     }
 

@@ -105,7 +105,7 @@ impl Inner {
             self.write_epochs_later(deferred);
         }
         let log_start = self.marks().log_start;
-        self.rebuild_producers(writer, log_start, offset, false)?;
+        self.rebuild_producers_again(writer, log_start, offset)?;
         let refreshed = self.marks.write().refresh_high_watermark();
         if refreshed {
             self.high_watermark_moved(writer);
@@ -140,7 +140,7 @@ impl Inner {
             self.write_epochs()?;
         }
         self.reset_producers(writer, offset)?;
-        self.rebuild_producers(writer, log_start, offset, false)?;
+        self.rebuild_producers_again(writer, log_start, offset)?;
         self.high_watermark_moved(writer);
         Ok(())
     }

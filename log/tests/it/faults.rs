@@ -98,3 +98,41 @@ fn an_epoch_that_could_not_be_written_is_written_with_the_next_append() {
     log.close().expect("closed");
     assert_eq!(bench.open().latest_epoch(), Some(LeaderEpoch::new(7)));
 }
+
+#[test]
+fn what_background_work_could_not_do_can_be_asked_for() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let log = bench.open();
+    let last = || log.state(false).expect("state").last_trouble.map(|t| (t.task, t.error));
+    for n in 0..10 {
+        lead(&log, 1, n, 100);
+        if n == 4 {
+            log.roll(None).expect("a roll");
+        }
+    }
+    assert_eq!(last(), None);
+
+    log.update_high_watermark(Offset::new(10));
+    log.increment_log_start_offset(Offset::new(5)).expect("moved");
+    log.delete_old_segments().expect("retention");
+    faulty.inject(Fault::on(Call::Remove).role("deleted"));
+    bench.scheduler.advance(3_600_000);
+    let (task, error) = last().expect("a failed removal");
+    assert_eq!(task, "delete-file");
+    assert!(error.contains("00000000000000000000.log.deleted"), "{error}");
+
+    faulty.inject(Fault::on(Call::Replace));
+    log.increment_log_start_offset(Offset::new(7)).expect("moved all the same");
+    let (task, error) = last().expect("a failed write");
+    assert_eq!(task, "leader-epoch-cache-flush");
+    assert!(error.contains("leader-epoch-checkpoint"), "{error}");
+
+    faulty.inject(Fault::on(Call::Flush).role("log"));
+    log.roll(None).expect("the flush is for later");
+    let (task, error) = last().expect("a failed flush");
+    assert_eq!((task, log.recovery_point().get()), ("flush-log", 7));
+    assert!(error.contains(".log"), "{error}");
+    assert_eq!(log.last_trouble().map(|t| t.at_ms), Some(13_600_000));
+    assert!(log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client).is_err());
+}

@@ -3,7 +3,7 @@ use kseg_format::{
     BatchOptions, EndTransactionMarker, LeaderEpoch, Offset, Origin, Producer, ProducerEpoch, ProducerId,
     RecordBatchBuilder, Sequence, Timestamp,
 };
-use kseg_log::{Isolation, Log};
+use kseg_log::{DoubtReason, Isolation, Log};
 
 use crate::support::*;
 
@@ -107,4 +107,60 @@ fn log_edge_114_an_aborted_transaction_over_two_segments_is_in_the_list() {
     // It lives with the marker.
     assert!(bench.size_of("00000000000000000000.txnindex").is_none());
     assert_eq!(bench.size_of("00000000000000000003.txnindex"), Some(34));
+}
+
+/// A batch of producer 7, as it lies in a log.
+fn raw(base: i64, transactional: bool, control: bool) -> BytesMut {
+    let mut builder = RecordBatchBuilder::new(BatchOptions {
+        base_offset: Offset::new(base),
+        leader_epoch: Some(LeaderEpoch::new(0)),
+        producer: Some(Producer {
+            id: ProducerId::new(7),
+            epoch: ProducerEpoch::new(0),
+            base_sequence: (!control).then_some(Sequence::new(base as i32)),
+        }),
+        transactional,
+        control,
+        ..BatchOptions::default()
+    });
+    builder.append(Some(Timestamp::new(1)), Some(b"?"), Some(b"v"), &[]).expect("a record");
+    let mut bytes = BytesMut::new();
+    builder.finish(&mut bytes).expect("a batch");
+    bytes
+}
+
+#[test]
+fn what_contradicts_its_producers_state_is_kept_and_reported() {
+    let batches = [raw(0, true, false), raw(1, false, false), raw(2, true, true), raw(3, true, false)];
+    let positions: Vec<u64> = batches
+        .iter()
+        .scan(0, |end, batch| Some(std::mem::replace(end, *end + batch.len() as u64)))
+        .collect();
+    for clean in [true, false] {
+        let bench = Bench::new(&[]);
+        bench.open().close().expect("closed");
+        let path = std::path::Path::new(DIR).join("00000000000000000000.log");
+        bench.backend.names().write(&path, &batches.concat(), false).expect("written");
+        // Without a snapshot a clean opening believes that there are no producers.
+        let unreadable = std::path::Path::new(DIR).join("00000000000000000002.snapshot");
+        bench.backend.names().write(&unreadable, b"no snapshot", false).expect("written");
+        let log = if clean { bench.open() } else { bench.open_unclean(0) };
+        assert_eq!(offsets(&log).2, 4);
+        let report = log.load_report();
+        let doubts: Vec<_> = report.doubts.iter().filter(|d| d.path == path).collect();
+        assert_eq!(doubts.len(), 2, "clean {clean}: {report}");
+        assert!(matches!(doubts[0].reason, DoubtReason::Producer(_)), "{}", doubts[0]);
+        assert!(matches!(doubts[1].reason, DoubtReason::Marker(_)), "{}", doubts[1]);
+        let places: Vec<_> = doubts.iter().map(|d| (d.position, d.offset.get())).collect();
+        assert_eq!(places, [(Some(positions[1]), 1), (Some(positions[2]), 2)]);
+        assert!(!report.is_quiet());
+        let words = report.to_string();
+        assert!(
+            words.contains("00000000000000000000.log: at position") && words.contains("producer 7"),
+            "{words}"
+        );
+        // The marker ends nothing: the transaction is open since its first batch.
+        log.update_high_watermark(Offset::new(4));
+        assert_eq!(log.last_stable_offset().get(), 0);
+    }
 }
