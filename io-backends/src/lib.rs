@@ -32,7 +32,7 @@
 //!
 //! # Features
 //! - `testing`: `conformance`, the suite that every engine passes, `Metered`, which counts calls, `Faulty`, which
-//!   makes them fail, and `Watched`, which tells of each.
+//!   makes them fail, `Watched`, which tells of each, and `PowerLoss`, a backend in memory whose power can be cut.
 
 mod appender;
 mod backend;
@@ -52,6 +52,8 @@ mod memory;
 #[cfg(feature = "testing")]
 mod metered;
 mod op;
+#[cfg(feature = "testing")]
+mod power;
 mod spec;
 mod std_file;
 mod std_names;
@@ -82,5 +84,6 @@ pub use crate::{
     fault::{Fault, Faulty},
     hook::Call,
     metered::{Metered, Tally},
+    power::{Loss, PowerLoss},
     watched::{Moment, Watched},
 };

@@ -10,3 +10,5 @@ mod maps;
 #[cfg(feature = "testing")]
 mod metering;
 mod model;
+#[cfg(feature = "testing")]
+mod power;
