@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kseg_format::Offset;
+use kseg_segment::Segment;
 
 use crate::error::{Error, Result};
 use crate::leader_epoch::FileWrite;
@@ -13,6 +14,8 @@ use crate::sync::Ordering;
 impl Log {
     /// Drops every batch that holds or lies above `offset`: the log ends at `offset` then. Returns whether anything was
     /// dropped; at or above the log end only leader epochs without data go.
+    ///
+    /// On return the truncation is durable: what is appended next cannot mix with what was cut.
     ///
     /// Segments that go are renamed now and removed after `file.delete.delay.ms`. Regions that readers hold of what was
     /// dropped from the segment that stays give other bytes from then on.
@@ -100,6 +103,7 @@ impl Inner {
         }
         let bases: Vec<_> = gone.iter().map(|s| s.base_offset()).collect();
         self.delete_later(gone, deferred)?;
+        self.cut_is_durable(&active)?;
         self.delete_snapshots_later(writer, &bases, deferred)?;
         if self.epochs.write().truncate_from_end(offset).write == FileWrite::Background {
             self.write_epochs_later(deferred);
@@ -111,6 +115,13 @@ impl Inner {
             self.high_watermark_moved(writer);
         }
         Ok(true)
+    }
+
+    /// Makes a truncation durable: else, after a loss of power, batches that were cut could be back between those that
+    /// came in their place.
+    fn cut_is_durable(&self, active: &Segment) -> Result<()> {
+        self.backend.names().sync_dir(&self.dir)?;
+        self.fence_on(active.flush(false).map_err(|e| self.wrap(e)))
     }
 
     fn truncate_fully(
@@ -125,6 +136,7 @@ impl Inner {
         // A segment with the new base has to give up its file names first.
         self.delete_later(all, deferred)?;
         let segment = self.new_segment(offset)?;
+        self.backend.names().sync_dir(&self.dir)?;
         let list = segments.without(|_| true).with(segment);
         let log_start = log_start.unwrap_or(offset);
         *self.segments.write() = Arc::new(list);

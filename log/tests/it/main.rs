@@ -4,6 +4,7 @@ mod append;
 mod dir;
 mod faults;
 mod order;
+mod power;
 mod read;
 mod reopen;
 mod retain;
