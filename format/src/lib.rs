@@ -78,5 +78,6 @@ pub use record::{Header, Headers, Record};
 pub use records::Records;
 pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
 pub use validate::{
-    Assigned, LeaderRules, Levels, Origin, RecordFault, RecordFaultKind, ValidationError, assign_offsets,
+    Assigned, BatchFault, LeaderRules, Levels, Origin, RecordFault, RecordFaultKind, Rejections,
+    ValidationError, assign_offsets,
 };

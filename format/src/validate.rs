@@ -14,16 +14,18 @@
 //! Source: Kafka `LogValidator`.
 
 mod error;
+mod fault;
 mod rules;
 
 use bytes::BytesMut;
 
 pub use error::{RecordFault, RecordFaultKind, ValidationError};
+pub use fault::{BatchFault, Rejections};
 pub use rules::{Assigned, LeaderRules, Levels, Origin};
 
 use crate::batch::Batch;
 use crate::batch::builder::{BatchOptions, Producer, RecordBatchBuilder};
-use crate::batch::header::BatchHeader;
+use crate::batch::header::{BATCH_OVERHEAD, BatchHeader};
 use crate::batch::mutate::BatchMut;
 use crate::batches::Batches;
 use crate::codec::{Codec, Magic, TimestampType};
@@ -57,30 +59,36 @@ pub fn assign_offsets(
     if source_codec == Codec::None && target_codec == Codec::None && head.magic() == Magic::V2 {
         return in_place_uncompressed(batches, &head, first, rules);
     }
-    let mut walk = Walk { rules, scratch: Vec::new(), count: 0, largest: -1, consecutive: true };
+    let mut walk =
+        Walk { rules, scratch: Vec::new(), count: 0, uncompressed: 0, largest: -1, consecutive: true };
     walk.all(batches, &head)?;
 
     let same = source_codec == target_codec && head.magic() == Magic::V2;
     // Control records are not compressed unless they were written so.
     let in_place = same || (source_codec == Codec::None && head.is_control());
     if in_place && walk.consecutive {
-        return stamp(batches, first, walk.count, walk.largest, rules);
+        let assigned = stamp(batches, first, walk.count, walk.largest, rules)?;
+        return Ok(Assigned { temporary_bytes: walk.uncompressed, ..assigned });
     }
     if same && source_codec != Codec::None {
-        return Err(ValidationError::batch("the offset deltas of a compressed batch are not consecutive"));
+        return Err(ValidationError::batch(BatchFault::OffsetDeltas));
     }
     let level = rules.target_codec.and_then(|codec| rules.levels.of(codec));
-    rebuild(batches, &head, first, (target_codec, level), rules)
+    let assigned = rebuild(batches, &head, first, (target_codec, level), rules)?;
+    // A conversion without compression is not looked at first in Kafka.
+    let plain = source_codec == Codec::None && target_codec == Codec::None;
+    let looked_at = if plain { 0 } else { walk.uncompressed };
+    Ok(Assigned { temporary_bytes: looked_at + assigned.temporary_bytes, ..assigned })
 }
 
 /// The first batch, which must be the only one unless all are uncompressed and of magic 0 or 1.
 fn only_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, ValidationError> {
     let mut batches = Batches::new(bytes);
     let Some(batch) = batches.next().transpose()? else {
-        return Err(ValidationError::batch("there is no batch"));
+        return Err(ValidationError::batch(BatchFault::Missing));
     };
     if (batch.magic() == Magic::V2 || source_codec != Codec::None) && batches.next().transpose()?.is_some() {
-        return Err(ValidationError::batch("there is more than one batch"));
+        return Err(ValidationError::batch(BatchFault::Second));
     }
     Ok(batch)
 }
@@ -136,6 +144,8 @@ fn stamp(
         log_append_time: rules.log_append_time(),
         sizes_may_have_changed: false,
         record_count: count,
+        converted_records: 0,
+        temporary_bytes: 0,
     })
 }
 
@@ -148,6 +158,8 @@ struct Walk<'r> {
     rules: &'r LeaderRules,
     scratch: Vec<u8>,
     count: u64,
+    /// Bytes of the records, and 61 for each batch.
+    uncompressed: u64,
     largest: i64,
     /// Whether the records have the offsets 0, 1, 2 and so on.
     consecutive: bool,
@@ -158,6 +170,7 @@ impl Walk<'_> {
         for batch in Batches::new(bytes) {
             let batch = batch?;
             check_batch(head, batch.header(), self.rules.origin)?;
+            self.uncompressed += BATCH_OVERHEAD as u64;
             let mut faults = Faults::default();
             if batch.magic().is_legacy() && batch.attributes().is_compressed() {
                 self.wrapper(&batch, &mut faults)?;
@@ -175,6 +188,7 @@ impl Walk<'_> {
         let result = (|| {
             for (index, record) in (0..).zip(batch.records(&mut scratch, self.rules.decompressed_limit)?) {
                 let record = record?;
+                self.uncompressed += u64::from(record.size);
                 if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
                     faults.add(index, fault, record.timestamp);
                 } else {
@@ -196,6 +210,7 @@ impl Walk<'_> {
             let mut index = 0;
             while let Some(next) = wrapped.next_message() {
                 let (offset, message) = next?;
+                self.uncompressed += message.size() as u64;
                 let timestamp = wrapped.timestamp(&message);
                 if message.magic() != batch.magic().get() {
                     faults.add(index, RecordFaultKind::Magic, i64::from(message.magic()));
@@ -259,6 +274,7 @@ fn rebuild(
         }
     }
     let max_timestamp = if count == 0 { None } else { builder.max_timestamp() };
+    let temporary_bytes = builder.uncompressed_size() as u64;
     let mut out = BytesMut::new();
     builder.finish(&mut out)?;
     *bytes = out;
@@ -268,5 +284,7 @@ fn rebuild(
         log_append_time: rules.log_append_time(),
         sizes_may_have_changed: true,
         record_count: count,
+        converted_records: count,
+        temporary_bytes,
     })
 }

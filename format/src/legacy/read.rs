@@ -47,6 +47,11 @@ impl<'s> Message<'s> {
         i32_at(self.bytes, CRC) as u32 == crc32fast::hash(&self.bytes[MAGIC..])
     }
 
+    /// Its bytes with the entry around it.
+    pub(crate) fn size(&self) -> usize {
+        LOG_OVERHEAD + self.bytes.len()
+    }
+
     fn timestamp(&self) -> i64 {
         if self.magic() == 0 { -1 } else { i64_at(self.bytes, TIMESTAMP) }
     }
@@ -108,7 +113,7 @@ impl<'s> Message<'s> {
             headers: &[],
             header_count: 0,
             sequence: -1,
-            size: (LOG_OVERHEAD + self.bytes.len()) as u32,
+            size: self.size() as u32,
             attributes: self.attributes(),
         })
     }

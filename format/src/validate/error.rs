@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use super::fault::BatchFault;
 use crate::error::{DecodeError, EncodeError};
 
 /// What is wrong with a record that can be read.
@@ -36,7 +37,7 @@ pub enum ValidationError {
     /// A batch that may not be appended. Kafka: `InvalidRecordException`.
     Batch {
         /// Why.
-        what: &'static str,
+        fault: BatchFault,
     },
     /// Records that may not be appended; all of one batch. Kafka: `RecordValidationException`.
     Records {
@@ -56,8 +57,8 @@ pub enum ValidationError {
 
 impl ValidationError {
     #[cold]
-    pub(super) fn batch(what: &'static str) -> ValidationError {
-        ValidationError::Batch { what }
+    pub(super) fn batch(fault: BatchFault) -> ValidationError {
+        ValidationError::Batch { fault }
     }
 
     #[cold]
@@ -103,7 +104,7 @@ impl ValidationError {
 impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ValidationError::Batch { what } => f.write_str(what),
+            ValidationError::Batch { fault } => fault.fmt(f),
             ValidationError::Records { faults } => {
                 write!(f, "{} records may not be appended", faults.len())?;
                 for (i, fault) in faults.iter().take(3).enumerate() {

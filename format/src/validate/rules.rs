@@ -1,6 +1,7 @@
 //! The rules of a leader's append and the checks that come from them.
 
 use super::error::{RecordFaultKind, ValidationError};
+use super::fault::BatchFault;
 use crate::batch::header::BatchHeader;
 use crate::codec::{Codec, TimestampType};
 use crate::number::{LeaderEpoch, Offset, Timestamp};
@@ -73,6 +74,10 @@ pub struct LeaderRules {
     /// The leader epoch to be stamped. Default: 0.
     pub leader_epoch: LeaderEpoch,
     /// The most bytes that a batch's records may have decompressed. Default: `i32::MAX`.
+    ///
+    /// Kafka has no such limit, and a client's batch of `max.message.bytes` may hold a thousand times that decompressed.
+    /// Records are decompressed whole here, so this is the memory that one append may take, and whoever takes appends from
+    /// strangers sets it: a batch that exceeds it is refused as invalid.
     pub decompressed_limit: usize,
 }
 
@@ -130,6 +135,11 @@ pub struct Assigned {
     pub sizes_may_have_changed: bool,
     /// How many records there are.
     pub record_count: u64,
+    /// How many records were written anew, in another codec or format. Kafka: `numRecordsConverted`.
+    pub converted_records: u64,
+    /// Bytes of records and headers that were held uncompressed to do so, as Kafka counts them: those of a compressed batch
+    /// that was looked into, and those of a batch built anew. Kafka: `temporaryMemoryBytes`.
+    pub temporary_bytes: u64,
 }
 
 /// What each record of a batch is held against.
@@ -167,29 +177,35 @@ pub(super) fn check_batch(
     origin: Origin,
 ) -> Result<(), ValidationError> {
     if head.magic() != header.magic() {
-        return Err(ValidationError::batch("the magic differs from the first batch's"));
+        return Err(ValidationError::batch(BatchFault::Magic {
+            expected: head.magic(),
+            found: header.magic(),
+        }));
     }
     if origin != Origin::Client {
         return Ok(());
     }
     if let Some(count) = header.records_count() {
-        let count = i64::from(count);
         let by_offsets = header.last_offset().get().wrapping_sub(header.raw_base_offset()).wrapping_add(1);
         if by_offsets <= 0 {
-            return Err(ValidationError::batch("the last offset is below the base offset"));
+            return Err(ValidationError::batch(BatchFault::LastOffset {
+                base: Offset::new(header.raw_base_offset()),
+                found: header.last_offset(),
+            }));
         }
         if count <= 0 {
-            return Err(ValidationError::batch("the records count is not positive"));
+            return Err(ValidationError::batch(BatchFault::Count { found: count }));
         }
-        if count != by_offsets {
-            return Err(ValidationError::batch("the records count does not fit the last offset delta"));
+        if i64::from(count) != by_offsets {
+            let fault = BatchFault::CountAndOffsets { expected: by_offsets, found: count };
+            return Err(ValidationError::batch(fault));
         }
     }
     if header.is_control() {
-        return Err(ValidationError::batch("a client may not write control batches"));
+        return Err(ValidationError::batch(BatchFault::Control));
     }
     if header.producer_id().is_some_and(|id| id.get() >= 0) && header.raw_base_sequence() < 0 {
-        return Err(ValidationError::batch("a producer id without a base sequence"));
+        return Err(ValidationError::batch(BatchFault::Sequence { found: header.raw_base_sequence() }));
     }
     Ok(())
 }

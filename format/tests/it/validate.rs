@@ -3,9 +3,9 @@
 use bytes::BytesMut;
 use kseg_format::legacy::{self, LegacyOptions, LegacyRecord};
 use kseg_format::{
-    Assigned, Batch, BatchOptions, Codec, EndTransactionMarker, LeaderEpoch, LeaderRules, Magic, Offset,
-    Origin, Producer, ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType,
-    ValidationError, assign_offsets,
+    Assigned, Batch, BatchFault, BatchOptions, Codec, EndTransactionMarker, LeaderEpoch, LeaderRules, Magic,
+    Offset, Origin, Producer, ProducerEpoch, ProducerId, RecordBatchBuilder, RecordFaultKind, Rejections,
+    Sequence, Timestamp, TimestampType, ValidationError, assign_offsets,
 };
 
 use crate::support::{around, build, forge, hex, offsets, records, three, timestamps};
@@ -80,7 +80,7 @@ fn format_edge_71_and_72_one_batch_and_not_an_empty_one() {
 }
 
 #[test]
-fn format_edge_73_and_74_the_count_and_the_last_offset_must_agree() {
+fn format_edge_73_the_count_and_the_last_offset_must_agree() {
     let with = |delta: i32, count: i32| {
         forge(&three(BatchOptions::default()), |bytes| {
             bytes[23..27].copy_from_slice(&delta.to_be_bytes());
@@ -92,8 +92,29 @@ fn format_edge_73_and_74_the_count_and_the_last_offset_must_agree() {
         for (delta, count) in [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (2, 0), (2, -1)] {
             let error = refused(&with(delta, count), Codec::None, &to(target));
             assert_eq!(error.kafka_name(), INVALID, "{delta} {count}");
+            // Where count and offsets agree it is the records that show it, and no meter counts that.
+            let ticks = u64::from(!matches!((delta, count), (5, 6) | (1, 2)));
+            let expected = Rejections { invalid_offset_or_sequence: ticks, ..Rejections::default() };
+            assert_eq!(Rejections::from(&error), expected, "{delta} {count}");
         }
     }
+}
+
+#[test]
+fn format_edge_74_a_gap_in_the_offsets_counts_once() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    for offset in [0, 2] {
+        builder
+            .append_at(Offset::new(offset), Some(Timestamp::new(NOW)), Some(b"k"), Some(b"v"), &[])
+            .unwrap();
+    }
+    let mut bytes = BytesMut::new();
+    builder.finish(&mut bytes).unwrap();
+    let error = refused(&bytes, Codec::None, &rules());
+    let fault = BatchFault::CountAndOffsets { expected: 3, found: 2 };
+    assert_eq!(error, ValidationError::Batch { fault });
+    assert_eq!(error.to_string(), "records count: expected 3 by the offsets, found 2");
+    assert_eq!(Rejections::from(&error).invalid_offset_or_sequence, 1);
 }
 
 #[test]
@@ -157,7 +178,9 @@ fn format_edge_77_a_producer_needs_a_sequence() {
     assert!(append(&bytes, Codec::None, &rules()).is_ok());
     for sequence in [-1i32, -2] {
         let bytes = forge(&bytes, |bytes| bytes[53..57].copy_from_slice(&sequence.to_be_bytes()));
-        assert_eq!(refused(&bytes, Codec::None, &rules()).kafka_name(), INVALID);
+        let error = refused(&bytes, Codec::None, &rules());
+        assert_eq!(error.kafka_name(), INVALID);
+        assert_eq!(Rejections::from(&error).invalid_offset_or_sequence, 1);
     }
 }
 
@@ -172,6 +195,7 @@ fn format_edge_79_a_compacted_topic_takes_no_null_keys() {
         assert_eq!((error.kafka_name(), error.cause_name()), ("RecordValidationException", INVALID));
         let places: Vec<_> = error.record_faults().iter().map(|fault| fault.batch_index).collect();
         assert_eq!(places, [0, 2]);
+        assert_eq!(Rejections::from(&error), Rejections { no_key: 2, ..Rejections::default() });
     }
 }
 
@@ -232,6 +256,16 @@ fn format_edge_83_and_188_a_wrong_maximum_is_corrected() {
             assert_eq!((assigned.record_count, assigned.log_append_time), (3, None));
             assert_eq!(assigned.next_offset, Offset::new(1_234_570));
             assert_eq!(assigned.sizes_may_have_changed, codec != target);
+            // Looked at and built anew, or looked at only, or neither.
+            let plain = 61 + 3 * 9;
+            assert_eq!(
+                (assigned.converted_records, assigned.temporary_bytes),
+                match codec == target {
+                    true if codec == Codec::None => (0, 0),
+                    true => (0, plain),
+                    false => (3, 2 * plain),
+                }
+            );
         }
     }
 }
@@ -281,7 +315,18 @@ fn format_edge_86_148_and_89_a_delete_horizon_survives_in_place_only() {
     assert!(Batch::parse(&stored).unwrap().delete_horizon().is_some());
     let (stored, assigned) = append(&bytes, Codec::None, &to(Codec::Gzip)).unwrap();
     assert!(Batch::parse(&stored).unwrap().delete_horizon().is_none());
-    assert_eq!(assigned.record_count, 3);
+    assert_eq!((assigned.record_count, assigned.converted_records), (3, 3));
+}
+
+#[test]
+fn format_edge_187_offsets_are_assigned_in_place() {
+    for codec in codecs() {
+        let bytes = three(of(codec));
+        let (stored, assigned) = append(&bytes, codec, &rules()).unwrap();
+        assert_eq!(offsets(&stored), [1_234_567, 1_234_568, 1_234_569]);
+        assert_eq!((stored.len(), &stored[61..]), (bytes.len(), &bytes[61..]));
+        assert_eq!((assigned.converted_records, assigned.sizes_may_have_changed), (0, false));
+    }
 }
 
 #[test]
@@ -312,6 +357,10 @@ fn format_edge_191_old_messages_become_one_batch() {
             assert_eq!(timestamps(&stored), times);
             assert_eq!(assigned.max_timestamp, times[2].map(Timestamp::new));
             assert!(assigned.sizes_may_have_changed);
+            assert_eq!(assigned.converted_records, 3);
+            if codec == Codec::None {
+                assert_eq!((stored.len(), assigned.temporary_bytes), (94, 94));
+            }
             let append_time = LeaderRules { timestamp_type: TimestampType::LogAppendTime, ..rules() };
             let (stored, _) = append(&old(magic, codec, 3), codec, &append_time).unwrap();
             assert_eq!(timestamps(&stored), [Some(NOW); 3]);
@@ -331,7 +380,13 @@ fn format_edge_191_old_messages_become_one_batch() {
 /// A gzip wrapper of this magic around messages of another, the time of each too old by far.
 #[cfg(feature = "gzip")]
 fn mismatched(outer: Magic, inner: Magic, count: i64) -> Vec<u8> {
-    let payload = crate::records::gzip(&old(inner, Codec::None, count));
+    wrapped(outer, &old(inner, Codec::None, count), count)
+}
+
+/// A gzip wrapper of this magic around the bytes of messages.
+#[cfg(feature = "gzip")]
+fn wrapped(outer: Magic, inner: &[u8], count: i64) -> Vec<u8> {
+    let payload = crate::records::gzip(inner);
     let mut bytes = (count - 1).to_be_bytes().to_vec();
     bytes.extend([0; 8]);
     bytes.extend([outer.get() as u8, 1]);
@@ -355,7 +410,36 @@ fn format_edge_190_and_81_messages_of_another_magic_than_their_wrapper() {
         let error = refused(&mismatched(outer, inner, 20), Codec::Gzip, &rules());
         assert_eq!((error.kafka_name(), error.cause_name()), ("RecordValidationException", INVALID));
         assert_eq!(error.record_faults().len(), 20);
+        assert_eq!(Rejections::from(&error), Rejections { invalid_magic: 20, ..Rejections::default() });
     }
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn format_edge_81_a_bad_timestamp_decides_what_a_mix_of_faults_is_called() {
+    // Two messages with good and two with bad times of either magic, and one magic is wrong.
+    let mut payload = BytesMut::new();
+    for (magic, offset) in [(Magic::V1, 0), (Magic::V0, 3)] {
+        let records = [0, 1, 2].map(|i| LegacyRecord {
+            offset: Offset::new(offset + i),
+            timestamp: Some(Timestamp::new(0)),
+            key: Some(b"k"),
+            value: Some(b"v"),
+        });
+        legacy::encode(&LegacyOptions { magic, ..LegacyOptions::default() }, &records, &mut payload).unwrap();
+    }
+    let bytes = wrapped(Magic::V1, &payload, 6);
+    let rules = LeaderRules { timestamp_before_max_ms: 1000, ..rules() };
+    let error = refused(&bytes, Codec::Gzip, &rules);
+    assert_eq!((error.kafka_name(), error.cause_name()), {
+        ("RecordValidationException", "InvalidTimestampException")
+    });
+    let faults: Vec<_> = error.record_faults().iter().map(|fault| (fault.batch_index, fault.kind)).collect();
+    assert_eq!(faults, {
+        let kind = |i| if i < 3 { RecordFaultKind::Timestamp } else { RecordFaultKind::Magic };
+        (0..6).map(|i| (i, kind(i))).collect::<Vec<_>>()
+    });
+    assert_eq!(Rejections::from(&error), Rejections { invalid_magic: 3, ..Rejections::default() });
 }
 
 #[test]
@@ -376,6 +460,7 @@ fn format_edge_189_a_wrong_inner_checksum_is_corruption_at_once() {
         let error = refused(&bytes, Codec::Gzip, &rules());
         assert_eq!(error.kafka_name(), "CorruptRecordException");
         assert!(matches!(error, ValidationError::InnerChecksum { batch_index: 0, .. }));
+        assert_eq!(Rejections::from(&error), Rejections { invalid_checksum: 1, ..Rejections::default() });
     }
 }
 
