@@ -41,7 +41,8 @@ pub struct Faulty {
 #[derive(Debug, Clone)]
 #[must_use = "it does nothing until it is injected"]
 pub struct Fault {
-    call: Call,
+    /// `None` for any.
+    call: Option<Call>,
     role: Option<String>,
     /// Calls that match and still go well.
     spared: u64,
@@ -53,6 +54,8 @@ pub struct Fault {
 #[derive(Debug, Clone, Copy)]
 enum Effect {
     Short(u64),
+    Late(Duration),
+    Lost,
     Error { first: u64, number: i32 },
 }
 
@@ -107,8 +110,13 @@ impl Fault {
 
     /// A fault of calls of this kind.
     pub fn on(call: Call) -> Self {
+        Self { call: Some(call), ..Self::on_any() }
+    }
+
+    /// A fault of calls of every kind.
+    pub fn on_any() -> Self {
         let effect = Effect::Error { first: 0, number: Self::EIO };
-        Self { call, role: None, spared: 0, left: 1, effect }
+        Self { call: None, role: None, spared: 0, left: 1, effect }
     }
 
     /// Only on files of this role: the end of the name.
@@ -141,6 +149,19 @@ impl Fault {
         self
     }
 
+    /// Does nothing and succeeds, as a device that lies. Calls whose answer is more than success, reads among them, are
+    /// made.
+    pub fn lost(mut self) -> Self {
+        self.effect = Effect::Lost;
+        self
+    }
+
+    /// Is made after `delay`, on the thread that makes the call.
+    pub fn late(mut self, delay: Duration) -> Self {
+        self.effect = Effect::Late(delay);
+        self
+    }
+
     /// Fails with an error number, without doing anything.
     pub fn error(self, number: i32) -> Self {
         self.error_after(0, number)
@@ -154,7 +175,8 @@ impl Fault {
     }
 
     fn matches(&self, call: Call, path: &Path) -> bool {
-        self.call == call && self.role.as_ref().is_none_or(|wanted| wanted == role(path))
+        self.call.is_none_or(|wanted| wanted == call)
+            && self.role.as_ref().is_none_or(|wanted| wanted == role(path))
     }
 }
 
@@ -203,6 +225,14 @@ impl Fault {
             Effect::Short(bytes) => {
                 self.left -= 1;
                 Some(Plan::Short(bytes))
+            }
+            Effect::Late(delay) => {
+                self.left -= 1;
+                Some(Plan::Late(delay))
+            }
+            Effect::Lost => {
+                self.left -= 1;
+                Some(Plan::Lose)
             }
             Effect::Error { first, number } => {
                 self.left -= 1;

@@ -20,6 +20,7 @@ use crate::error::{IoError, Verdict};
 use crate::map::MappedRegion;
 use crate::op::{Done, Gather, Op};
 use crate::std_names::beside;
+use crate::sync::sleep;
 use crate::ticket::Ticket;
 
 /// A call to an engine, as the wrappers for tests tell them apart. Calls of [`RawFile`] come first.
@@ -98,6 +99,10 @@ pub(crate) enum Plan {
     Short(u64),
     /// It is made for the first bytes, if any, and then fails.
     Fail { first: u64, error: io::Error },
+    /// It is made after a while.
+    Late(Duration),
+    /// It is not made, and succeeds all the same. Calls whose answer is more than success are made.
+    Lose,
 }
 
 /// A backend behind a hook.
@@ -141,6 +146,41 @@ fn simple<H: Hook, T>(
     sized(hook, call, path, 0, |_| 0, |_| make())
 }
 
+/// Makes a call that answers with success alone, or is lost.
+fn losable<H: Hook>(
+    hook: &H,
+    call: Call,
+    path: &Path,
+    size: u64,
+    make: impl FnOnce(u64) -> Result<(), IoError>,
+) -> Result<(), IoError> {
+    let result = match hook.before(call, path, size) {
+        Plan::Lose => Ok(()),
+        plan => carried_out(plan, call, path, size, make),
+    };
+    hook.after(call, path, result.as_ref().ok().map(|()| size));
+    result
+}
+
+fn carried_out<T>(
+    plan: Plan,
+    call: Call,
+    path: &Path,
+    size: u64,
+    make: impl FnOnce(u64) -> Result<T, IoError>,
+) -> Result<T, IoError> {
+    match plan {
+        Plan::Go | Plan::Lose => make(size),
+        Plan::Late(delay) => {
+            sleep(delay);
+            make(size)
+        }
+        Plan::Short(first) => make(first.min(size)),
+        Plan::Fail { first: 0, error } => Err(failed(call, path, error)),
+        Plan::Fail { first, error } => make(first.min(size)).and(Err(failed(call, path, error))),
+    }
+}
+
 /// Makes a call about `size` bytes. `make` is given how many of them at most; `moved` tells how many they were.
 fn sized<H: Hook, T>(
     hook: &H,
@@ -150,12 +190,7 @@ fn sized<H: Hook, T>(
     moved: impl FnOnce(&T) -> u64,
     make: impl FnOnce(u64) -> Result<T, IoError>,
 ) -> Result<T, IoError> {
-    let result = match hook.before(call, path, size) {
-        Plan::Go => make(size),
-        Plan::Short(first) => make(first.min(size)),
-        Plan::Fail { first: 0, error } => Err(failed(call, path, error)),
-        Plan::Fail { first, error } => make(first.min(size)).and(Err(failed(call, path, error))),
-    };
+    let result = carried_out(hook.before(call, path, size), call, path, size, make);
     hook.after(call, path, result.as_ref().ok().map(moved));
     result
 }
@@ -213,11 +248,20 @@ impl<H: Hook> HookedNames<H> {
     ) -> Result<T, IoError> {
         simple(&*self.hook, call, path, || make(self.names()))
     }
+
+    fn losable(
+        &self,
+        call: Call,
+        path: &Path,
+        make: impl FnOnce(&dyn Namespace) -> Result<(), IoError>,
+    ) -> Result<(), IoError> {
+        losable(&*self.hook, call, path, 0, |_| make(self.names()))
+    }
 }
 
 impl<H: Hook> Namespace for HookedNames<H> {
     fn create_dir_all(&self, dir: &Path) -> Result<(), IoError> {
-        self.simple(Call::CreateDir, dir, |names| names.create_dir_all(dir))
+        self.losable(Call::CreateDir, dir, |names| names.create_dir_all(dir))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<Entry>, IoError> {
@@ -229,7 +273,7 @@ impl<H: Hook> Namespace for HookedNames<H> {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        self.simple(Call::Rename, from, |names| names.rename(from, to))
+        self.losable(Call::Rename, from, |names| names.rename(from, to))
     }
 
     fn remove(&self, path: &Path) -> Result<bool, IoError> {
@@ -237,15 +281,15 @@ impl<H: Hook> Namespace for HookedNames<H> {
     }
 
     fn remove_dir_all(&self, dir: &Path) -> Result<(), IoError> {
-        self.simple(Call::RemoveDir, dir, |names| names.remove_dir_all(dir))
+        self.losable(Call::RemoveDir, dir, |names| names.remove_dir_all(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<(), IoError> {
-        self.simple(Call::SyncDir, dir, |names| names.sync_dir(dir))
+        self.losable(Call::SyncDir, dir, |names| names.sync_dir(dir))
     }
 
     fn sync_file(&self, path: &Path) -> Result<(), IoError> {
-        self.simple(Call::SyncFile, path, |names| names.sync_file(path))
+        self.losable(Call::SyncFile, path, |names| names.sync_file(path))
     }
 
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, IoError> {
@@ -255,33 +299,21 @@ impl<H: Hook> Namespace for HookedNames<H> {
 
     fn write(&self, path: &Path, contents: &[u8], sync: bool) -> Result<(), IoError> {
         let size = contents.len() as u64;
-        sized(
-            &*self.hook,
-            Call::WriteFile,
-            path,
-            size,
-            |()| size,
-            |count| self.names().write(path, &contents[..count as usize], sync),
-        )
+        losable(&*self.hook, Call::WriteFile, path, size, |count| {
+            self.names().write(path, &contents[..count as usize], sync)
+        })
     }
 
     fn replace(&self, path: &Path, contents: &[u8]) -> Result<(), IoError> {
         let size = contents.len() as u64;
-        sized(
-            &*self.hook,
-            Call::Replace,
-            path,
-            size,
-            |()| size,
-            |count| {
-                if count == size {
-                    return self.names().replace(path, contents);
-                }
-                // Stopped on the way: the old contents stay, and what was written lies beside them.
-                let (_, beside) = beside(path)?;
-                self.names().write(&beside, &contents[..count as usize], false)
-            },
-        )
+        losable(&*self.hook, Call::Replace, path, size, |count| {
+            if count == size {
+                return self.names().replace(path, contents);
+            }
+            // Stopped on the way: the old contents stay, and what was written lies beside them.
+            let (_, beside) = beside(path)?;
+            self.names().write(&beside, &contents[..count as usize], false)
+        })
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, IoError> {
@@ -289,7 +321,7 @@ impl<H: Hook> Namespace for HookedNames<H> {
     }
 
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError> {
-        self.simple(Call::SetModified, path, |names| names.set_modified(path, to))
+        self.losable(Call::SetModified, path, |names| names.set_modified(path, to))
     }
 }
 
@@ -347,8 +379,17 @@ impl<H: Hook> RawFile for HookedFile<H> {
         };
         let result = match self.hook.before(call, &self.path, size) {
             Plan::Go => return self.passed_on(call, op),
+            Plan::Late(delay) => {
+                sleep(delay);
+                return self.passed_on(call, op);
+            }
             Plan::Short(first) if first >= size => return self.passed_on(call, op),
             Plan::Short(first) => self.write_first(&op, first),
+            Plan::Lose => match &op {
+                Op::SetLen { len } => Ok(*len),
+                Op::Reserve { .. } => self.inner.len(),
+                _ => Ok(size),
+            },
             Plan::Fail { first, error } => {
                 self.write_first(&op, first.min(size)).and(Err(failed(call, &self.path, error)))
             }

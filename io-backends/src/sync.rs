@@ -20,6 +20,12 @@ mod half {
     pub(crate) fn now() -> std::time::SystemTime {
         std::time::SystemTime::now()
     }
+
+    /// Holds the calling thread.
+    #[cfg(feature = "testing")]
+    pub(crate) fn sleep(time: std::time::Duration) {
+        std::thread::sleep(time);
+    }
 }
 
 #[cfg(loom)]
@@ -35,6 +41,12 @@ mod half {
         static COUNT: super::real::AtomicU64 = super::real::AtomicU64::new(0);
         let count = COUNT.fetch_add(1, super::Ordering::Relaxed);
         std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(count)
+    }
+
+    /// Lets others go first: a model has no clock.
+    #[cfg(feature = "testing")]
+    pub(crate) fn sleep(_time: std::time::Duration) {
+        loom::thread::yield_now();
     }
 
     /// loom's mutex with parking_lot's signatures.

@@ -103,9 +103,17 @@ impl LogDir {
         let names = options.backend.names();
         match names.stat(path)? {
             None => {
+                // Each directory that is made is durable only once the one above it is synced.
+                let mut made = vec![path];
+                for above in path.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()) {
+                    made.push(above);
+                    if names.stat(above)?.is_some() {
+                        break;
+                    }
+                }
                 names.create_dir_all(path)?;
-                if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-                    names.sync_dir(parent)?;
+                for above in &made[1..] {
+                    names.sync_dir(above)?;
                 }
             }
             Some(stat) if stat.kind != Kind::Dir => {

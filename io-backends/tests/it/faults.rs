@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Appender, Backend, Call, Fault, Faulty, MemoryBackend, Metered, OpenHow, StdBackend, Verdict, appender,
+    Appender, Backend, Call, Fault, Faulty, MemoryBackend, Metered, Op, OpenHow, StdBackend, Through,
+    Verdict, appender,
 };
 
 struct Place {
@@ -248,4 +249,29 @@ fn faults_pick_their_calls_by_kind_role_and_number() {
     assert!(faulty.open(Path::new("0.log"), OpenHow::Read).is_err());
     faulty.clear();
     assert!(faulty.open(Path::new("0.log"), OpenHow::Read).is_ok());
+}
+
+#[test]
+fn a_device_that_lies_says_yes_and_does_nothing() {
+    let faulty = Faulty::new(kseg_io_backends::open("memory").unwrap());
+    let file = faulty.open("f.log".as_ref(), OpenHow::Create).unwrap();
+    let write = || Op::Write { at: 0, data: Bytes::from_static(b"abc").into(), through: Through::No };
+    faulty.inject(Fault::on_any().lost().times(2));
+    assert_eq!(file.submit(write()).wait().result.unwrap(), 3);
+    assert_eq!(file.len().unwrap(), 0);
+    faulty.clear();
+    faulty.inject(Fault::on(Call::Rename).lost());
+    faulty.names().rename("f.log".as_ref(), "g.log".as_ref()).unwrap();
+    assert!(faulty.names().stat("f.log".as_ref()).unwrap().is_some());
+    assert_eq!(file.submit(write()).wait().result.unwrap(), 3);
+    assert_eq!((file.len().unwrap(), faulty.fired()), (3, 3));
+}
+
+#[test]
+fn a_late_call_is_made() {
+    let faulty = Faulty::new(kseg_io_backends::open("memory").unwrap());
+    let file = faulty.open("f.log".as_ref(), OpenHow::Create).unwrap();
+    faulty.inject(Fault::on(Call::SetLen).late(std::time::Duration::from_millis(1)));
+    assert_eq!(file.submit(Op::SetLen { len: 9 }).wait().result.unwrap(), 9);
+    assert_eq!((file.len().unwrap(), faulty.fired()), (9, 1));
 }

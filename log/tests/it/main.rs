@@ -3,8 +3,9 @@
 mod append;
 mod dir;
 mod faults;
+mod life;
 mod order;
-mod power;
+
 mod read;
 mod reopen;
 mod retain;
