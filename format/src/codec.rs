@@ -1,7 +1,10 @@
 //! The codecs and format versions by name.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+use crate::error::EncodeError;
 
 /// How a batch's records are compressed. All five exist whatever features are on; one whose feature is off cannot be
 /// used, and the error says so.
@@ -99,6 +102,39 @@ impl FromStr for Codec {
     }
 }
 
+impl Codec {
+    /// The levels that the codec takes, and `None` where it has none.
+    ///
+    /// | codec | levels | default | |
+    /// |---|---|---|---|
+    /// | gzip | 1 to 9, or -1 | -1 | -1 is 6; 0 is refused though it lies between |
+    /// | lz4 | 1 to 17 | 9 | all of them the fast compressor, as 9 is in Kafka; Kafka's others compress higher |
+    /// | zstd | -131072 to 22 | 3 | 0 is 3 |
+    /// | none, snappy | | | |
+    ///
+    /// Source: Kafka `CompressionType`.
+    pub const fn levels(self) -> Option<RangeInclusive<i32>> {
+        match self {
+            Codec::None | Codec::Snappy => None,
+            Codec::Gzip => Some(-1..=9),
+            Codec::Lz4 => Some(1..=17),
+            Codec::Zstd => Some(-(1 << 17)..=22),
+        }
+    }
+
+    /// Checks a level before anything is compressed with it.
+    ///
+    /// # Errors
+    /// [`EncodeError::Level`] for one out of range, [`EncodeError::NoLevels`] for any of a codec without levels.
+    pub fn check_level(self, level: i32) -> Result<(), EncodeError> {
+        let Some(levels) = self.levels() else { return Err(EncodeError::NoLevels { codec: self, level }) };
+        if levels.contains(&level) && !(self == Codec::Gzip && level == 0) {
+            return Ok(());
+        }
+        Err(EncodeError::Level { codec: self, level, lowest: *levels.start(), highest: *levels.end() })
+    }
+}
+
 /// The version of a batch's layout, byte 16 of every batch.
 #[allow(clippy::exhaustive_enums, reason = "another version would be another format")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -182,6 +218,27 @@ mod tests {
         }
         assert_eq!(Codec::from_id(5), None);
         assert!("LZ4".parse::<Codec>().is_err());
+    }
+
+    #[test]
+    fn levels_are_checked_by_codec_and_named() {
+        for (codec, fine, wrong) in [
+            (Codec::Gzip, &[-1, 1, 9][..], &[-2, 0, 10][..]),
+            (Codec::Lz4, &[1, 17], &[0, 18]),
+            (Codec::Zstd, &[-131_072, 0, 22], &[-131_073, 23]),
+            (Codec::None, &[], &[1]),
+            (Codec::Snappy, &[], &[0]),
+        ] {
+            for level in fine {
+                assert_eq!(codec.check_level(*level).ok(), Some(()), "{codec} {level}");
+            }
+            for level in wrong {
+                let words = codec.check_level(*level).expect_err("refused").to_string();
+                assert!(words.contains(&format!("{codec} level {level}: expected")), "{words}");
+            }
+        }
+        let words = Codec::Gzip.check_level(0).expect_err("refused").to_string();
+        assert_eq!(words, "gzip level 0: expected -1 to 9, without 0");
     }
 
     #[test]

@@ -71,14 +71,7 @@ pub(crate) fn decompress(
 
 /// Appends `input` in compressed form to `out`.
 ///
-/// `level` of `None` is the codec's default. Ranges and defaults:
-///
-/// | codec | levels | default | |
-/// |---|---|---|---|
-/// | gzip | 1 to 9, or -1 | -1 | -1 is 6 |
-/// | lz4 | 1 to 17 | 9 | all of them the fast compressor, as 9 is in Kafka; Kafka's others compress higher |
-/// | zstd | -131072 to 22 | 3 | 0 is 3 |
-/// | none, snappy | | | a level is ignored |
+/// `level` of `None` is the codec's default; see [`Codec::levels`]. One for a codec without levels is ignored.
 ///
 /// `magic` is that of the batch or wrapper: an lz4 frame under magic 0 gets the header checksum of old clients.
 /// Input of no bytes gives an empty frame.
@@ -102,16 +95,16 @@ pub(crate) fn compress(
             Ok(())
         }
         #[cfg(feature = "gzip")]
-        Codec::Gzip => gzip::compress(checked_level(codec, level, -1, 9)?, input, out),
+        Codec::Gzip => gzip::compress(checked_level(codec, level)?, input, out),
         #[cfg(feature = "snappy")]
         Codec::Snappy => snappy::compress(input, out),
         #[cfg(feature = "lz4")]
         Codec::Lz4 => {
-            checked_level(codec, level, 1, 17)?;
+            checked_level(codec, level)?;
             lz4::compress(magic, input, out)
         }
         #[cfg(feature = "zstd")]
-        Codec::Zstd => zstd::compress(checked_level(codec, level, -(1 << 17), 22)?, input, out),
+        Codec::Zstd => zstd::compress(checked_level(codec, level)?, input, out),
         #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
         _ => return Err(EncodeError::CodecDisabled { codec }),
     };
@@ -121,20 +114,10 @@ pub(crate) fn compress(
     })
 }
 
-/// The level if it is the codec's; gzip has no 0.
+/// The level if it is the codec's.
 #[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
-fn checked_level(
-    codec: Codec,
-    level: Option<i32>,
-    lowest: i32,
-    highest: i32,
-) -> Result<Option<i32>, EncodeError> {
-    match level {
-        Some(level) if !(lowest..=highest).contains(&level) || (codec == Codec::Gzip && level == 0) => {
-            Err(EncodeError::Level { codec, level, lowest, highest })
-        }
-        level => Ok(level),
-    }
+fn checked_level(codec: Codec, level: Option<i32>) -> Result<Option<i32>, EncodeError> {
+    level.map_or(Ok(()), |level| codec.check_level(level)).map(|()| level)
 }
 
 /// Why a payload did not decompress.

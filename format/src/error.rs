@@ -301,6 +301,13 @@ pub enum EncodeError {
         /// The highest level.
         highest: i32,
     },
+    /// A compression level for a codec that has none.
+    NoLevels {
+        /// The codec.
+        codec: Codec,
+        /// The level given.
+        level: i32,
+    },
     /// The codec's library failed. Kafka: `KafkaException`.
     Codec {
         /// The codec.
@@ -332,7 +339,8 @@ impl EncodeError {
             | EncodeError::NegativeTimestamp { .. }
             | EncodeError::Contradiction { .. }
             | EncodeError::TooLarge { .. }
-            | EncodeError::Level { .. } => "IllegalArgumentException",
+            | EncodeError::Level { .. }
+            | EncodeError::NoLevels { .. } => "IllegalArgumentException",
             EncodeError::Unsupported { .. } => "UnsupportedOperationException",
             EncodeError::Codec { .. } => "KafkaException",
             EncodeError::CodecDisabled { .. } => "UnsupportedCompressionTypeException",
@@ -359,7 +367,11 @@ impl fmt::Display for EncodeError {
                 write!(f, "a batch of {size} bytes: expected at most {} bytes", i32::MAX)
             }
             EncodeError::Level { codec, level, lowest, highest } => {
-                write!(f, "{codec} level {level}: expected {lowest} to {highest}")
+                write!(f, "{codec} level {level}: expected {lowest} to {highest}")?;
+                if *codec == Codec::Gzip { f.write_str(", without 0") } else { Ok(()) }
+            }
+            EncodeError::NoLevels { codec, level } => {
+                write!(f, "{codec} level {level}: expected none, the codec has no levels")
             }
             EncodeError::Codec { codec, what } => write!(f, "{codec}: {what}"),
             EncodeError::CodecDisabled { codec } => {
