@@ -1,13 +1,15 @@
 //! `kseg cat`: the records of a partition, a line each.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use kseg_format::{Offset, Record, Timestamp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::json::Line;
@@ -17,8 +19,9 @@ use crate::time;
 /// Prints the records of a partition: the values, a line each.
 ///
 /// Only reads, also while a broker or kseg append writes to the partition: files are opened for reading, nothing is
-/// mapped, no lock is taken. A batch that is not whole yet at the end is left out quietly; a batch with a wrong checksum
-/// is an error that names file, position and offset. Transaction markers are not shown; records of aborted
+/// mapped, no lock is taken. A batch that is not whole yet at the end is left out quietly; one with a wrong checksum is an
+/// error that names file, position and offset, and so is one that claims to reach beyond the end of the file and has whole
+/// batches behind it or none before it. Transaction markers are not shown; records of aborted
 /// transactions are.
 ///
 /// With several of --offsets, --timestamps, --headers and --key the fields stand in this order in front of the value,
@@ -116,10 +119,14 @@ pub(crate) fn run(args: &CatArgs) -> Result<bool> {
             Ok(None) if args.follow => {
                 send(&mut out, &mut lines)?;
                 out.flush().map_err(Error::output)?;
-                thread::sleep(FOLLOW_PAUSE);
+                pause(&out)?;
                 continue;
             }
-            Ok(None) => break,
+            Ok(None) => {
+                send(&mut out, &mut lines)?;
+                cursor.check_end()?;
+                break;
+            }
         };
         if printed.is_err() {
             send(&mut out, &mut lines)?;
@@ -129,6 +136,17 @@ pub(crate) fn run(args: &CatArgs) -> Result<bool> {
     send(&mut out, &mut lines)?;
     out.flush().map_err(Error::output)?;
     Ok(true)
+}
+
+/// Waits for a while, or until nobody reads the output any more.
+fn pause(out: &impl AsFd) -> Result<()> {
+    let nothing_but_errors = PollFlags::empty();
+    let timeout = Timespec::try_from(FOLLOW_PAUSE).ok();
+    match poll(&mut [PollFd::new(out, nothing_but_errors)], timeout.as_ref()) {
+        Ok(0) | Err(Errno::INTR) => Ok(()),
+        Ok(_) => Err(Error::OutputClosed),
+        Err(error) => Err(Error::Output(error.into())),
+    }
 }
 
 /// Bytes of lines that are written at once.

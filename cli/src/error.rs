@@ -19,6 +19,8 @@ pub(crate) enum Error {
     Io { path: PathBuf, what: &'static str, source: io::Error },
     /// The log refused. Its message names the file or the directory.
     Log(Box<kseg_log::Error>),
+    /// The log refused lines of an input, the first and the last of them counted from 1.
+    Refused { input: PathBuf, first: u64, last: u64, source: Box<kseg_log::Error> },
     /// The command line asks for what cannot be; exit code 2.
     Usage(String),
     /// Standard output is closed: the reader has seen enough, which is no error.
@@ -126,6 +128,13 @@ impl fmt::Display for Error {
             Error::Damage(damage) => damage.fmt(f),
             Error::Io { path, what, source } => write!(f, "{}: {what}: {source}", path.display()),
             Error::Log(error) => error.fmt(f),
+            Error::Refused { input, first, last, source } => {
+                write!(f, "{}: at line {first}", input.display())?;
+                if first != last {
+                    write!(f, " to {last}")?;
+                }
+                write!(f, ": {source}")
+            }
             Error::Usage(message) => f.write_str(message),
             Error::OutputClosed => f.write_str("standard output is closed"),
             Error::Output(error) => write!(f, "standard output: {error}"),
@@ -151,7 +160,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } | Error::Output(source) => Some(source),
-            Error::Log(error) => Some(&**error),
+            Error::Log(error) | Error::Refused { source: error, .. } => Some(&**error),
             Error::Damage(_) | Error::Usage(_) | Error::OutputClosed => None,
         }
     }

@@ -4,6 +4,7 @@ mod input;
 mod line;
 mod progress;
 mod stop;
+mod totals;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use input::{Input, Wait};
 use line::Fields;
 use progress::Progress;
 use stop::Stop;
+use totals::Totals;
 
 /// Appends lines to a partition, which is made where it is missing.
 ///
@@ -100,13 +102,6 @@ pub(crate) enum Timestamps {
     Field,
 }
 
-/// What has been taken so far.
-#[derive(Debug, Default)]
-struct Totals {
-    lines: u64,
-    bytes: u64,
-}
-
 /// How long a silent input keeps a signal waiting.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
@@ -121,7 +116,7 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let log = dir.get_or_create(&partition, None)?;
     tell_recovery(args, &log);
     let first = log.log_end_offset();
-    let mut totals = Totals::default();
+    let mut totals = Totals::new(first);
     let begun = Instant::now();
     let stop = Stop::listen().map_err(|error| Error::io(&data_dir, "listen for signals", error))?;
     let done = append_all(args, &mut input, &log, &*clock, &stop, &mut totals);
@@ -165,6 +160,9 @@ fn place(dir: &Path) -> Result<(PathBuf, TopicPartition)> {
 }
 
 fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
+    if let Some(level) = args.level {
+        args.codec.check_level(level).map_err(|error| Error::Usage(format!("--level: {error}")))?;
+    }
     let mut pairs = Vec::new();
     for setting in &args.settings {
         let Some(pair) = setting.split_once('=') else {
@@ -221,33 +219,32 @@ fn append_all(
         let wait = if writer.waiting() > 0 { linger.min(SIGNAL_CHECK) } else { SIGNAL_CHECK };
         match input.next(Some(wait)) {
             Ok(Wait::Line(line)) => {
-                let taken = line::parse(line, args.format, args.timestamps, &mut fields)
-                    .map_err(|wrong| Error::line(&name, totals.lines + 1, wrong.expected, wrong.found))
-                    .and_then(|record| {
-                        let timestamp = match args.timestamps {
-                            Timestamps::Now => Some(Timestamp::new(clock.now_ms())),
-                            Timestamps::None => None,
-                            Timestamps::Field => record.timestamp,
-                        };
-                        writer
-                            .append(timestamp, record.key, record.value, &record.headers)
-                            .map_err(Error::from)
-                    });
-                if let Err(error) = taken {
+                totals.read(line.len());
+                let record = match line::parse(line, args.format, args.timestamps, &mut fields) {
+                    Ok(record) => record,
+                    Err(wrong) => break Err(totals.malformed(&name, wrong)),
+                };
+                let timestamp = match args.timestamps {
+                    Timestamps::Now => Some(Timestamp::new(clock.now_ms())),
+                    Timestamps::None => None,
+                    Timestamps::Field => record.timestamp,
+                };
+                let taken = writer.append(timestamp, record.key, record.value, &record.headers);
+                if let Err(error) = totals.taken(&name, taken, &writer) {
                     break Err(error);
                 }
-                totals.lines += 1;
-                totals.bytes += line.len() as u64;
-                if totals.lines.is_multiple_of(1024) {
-                    progress.at(totals.lines, input.bytes_read());
-                    if let Err(error) = writer.poll() {
-                        break Err(error.into());
+                if totals.lines().is_multiple_of(1024) {
+                    progress.at(totals.lines(), input.bytes_read());
+                    let sent = writer.poll();
+                    if let Err(error) = totals.sent(&name, sent, &writer) {
+                        break Err(error);
                     }
                 }
             }
             Ok(Wait::Nothing) => {
-                if let Err(error) = writer.poll() {
-                    break Err(error.into());
+                let sent = writer.poll();
+                if let Err(error) = totals.sent(&name, sent, &writer) {
+                    break Err(error);
                 }
             }
             Ok(Wait::End) => break Ok(()),
@@ -255,9 +252,10 @@ fn append_all(
         }
     };
     // The lines before a bad one are kept.
-    let flushed = writer.flush().map_err(Error::from);
+    let flushed = writer.flush();
+    let flushed = totals.sent(&name, flushed, &writer);
     progress.finish();
-    done.and(flushed.map(|_| ()))
+    done.and(flushed)
 }
 
 fn close(dir: LogDir) -> Result<()> {
@@ -268,15 +266,22 @@ fn close(dir: LogDir) -> Result<()> {
     }
 }
 
+/// What was done, in a line.
 fn summary(appended: i64, first: i64, next: i64, totals: &Totals, time: Duration) -> String {
     let offsets = match appended {
         0 => format!("next offset {next}"),
         _ => format!("offsets {first}..{}", next - 1),
     };
     let seconds = time.as_secs_f64();
-    let rate = totals.bytes as f64 / 1e6 / seconds.max(1e-9);
-    format!(
-        "appended {appended} records of {} lines, {} bytes, {offsets}, in {seconds:.3} s ({rate:.1} MB/s)",
-        totals.lines, totals.bytes
-    )
+    let bytes = totals.appended_bytes();
+    let rate = bytes as f64 / 1e6 / seconds.max(1e-9);
+    let mut text = format!(
+        "appended {appended} records of {} lines, {bytes} bytes, {offsets}, in {seconds:.3} s ({rate:.1} MB/s)",
+        totals.lines()
+    );
+    let refused = totals.refused();
+    if refused.lines > 0 {
+        text.push_str(&format!("; refused {} lines, {} bytes", refused.lines, refused.bytes));
+    }
+    text
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kseg_format::{Batch, BatchHeader, DecodeError, Framed, HEADER_UP_TO_MAGIC, Offset, frame};
+use kseg_format::{Batch, BatchHeader, DecodeError, Offset};
 
 use super::problem::Problem;
 use super::report::{Finding, Report};
@@ -166,46 +166,14 @@ impl Dump<'_> {
     /// Moves behind damage, to the next place that holds a batch of magic 2 with a right checksum. Whether there is one.
     fn next_good_batch(&mut self) -> Result<bool> {
         let damaged = self.walk.position();
-        let mut at = damaged + 1;
-        loop {
-            let window = self.walk.bytes_at(at, SCAN)?;
-            if window.len() <= HEADER_UP_TO_MAGIC {
-                return Ok(false);
-            }
-            let end = self.walk.end();
-            let window = self.walk.bytes_at(at, SCAN)?;
-            let plausible = |skip: &usize| {
-                let prefix = &window[*skip..];
-                prefix[HEADER_UP_TO_MAGIC - 1] == 2
-                    && matches!(frame(prefix, end - at - *skip as u64), Ok(Framed::Whole { .. }))
-            };
-            let places = window.len() - HEADER_UP_TO_MAGIC;
-            let Some(skip) = (0..places).find(plausible) else {
-                at += places as u64;
-                continue;
-            };
-            self.walk.seek(at + skip as u64);
-            let good = match self.walk.peek() {
-                Ok(Step::Batch(header)) => self.walk.batch(&header).is_ok(),
-                _ => false,
-            };
-            if good {
-                let found = self.walk.position();
-                self.walk.seek(damaged);
-                self.finding(
-                    Problem::Skipped,
-                    "batches",
-                    format!("{} bytes that are none", found - damaged),
-                )?;
-                self.walk.seek(found);
-                return Ok(true);
-            }
-            at += skip as u64 + 1;
-        }
+        let Some(found) = self.walk.good_batch_behind()? else { return Ok(false) };
+        self.finding(Problem::Skipped, "batches", format!("{} bytes that are none", found - damaged))?;
+        self.walk.seek(found);
+        Ok(true)
     }
 }
 
-/// Bytes looked at at once where batches are searched for.
+/// Bytes looked at at once where zeros are counted.
 const SCAN: usize = 64 * 1024;
 
 /// Shows the records of a batch up to one that cannot be read, whose error is returned.

@@ -28,8 +28,8 @@ pub(crate) enum Start {
 
 /// A place in a partition: the next record's offset and, once it was looked for, the file.
 ///
-/// A batch is handed out only with the right checksum. The end of the last segment is quiet, whatever stands there: a
-/// batch that is not whole yet, or zeros that were set aside. Inside a segment that has a successor both are damage, and
+/// A batch is handed out only with the right checksum. The end of the last segment is quiet where a writer may be at work: at
+/// a batch that is not whole yet, or zeros that were set aside; see [`Cursor::check_end`]. Inside a segment that has a successor both are damage, and
 /// so are offsets that go back.
 #[derive(Debug)]
 pub(crate) struct Cursor {
@@ -215,6 +215,39 @@ impl Cursor {
             expected,
             found,
         ))
+    }
+
+    /// After [`next`](Self::next) has found the end of the last segment: whether damage stands there instead of a batch that a
+    /// writer has not finished, or did not live to finish.
+    ///
+    /// Both are fewer bytes than a batch says it has. It is damage where a whole batch follows, since a writer begins none
+    /// before the last is whole; and where the segment has no other batch, since then nothing of the file can be read.
+    ///
+    /// # Errors
+    /// The damage.
+    pub(crate) fn check_end(&mut self) -> Result<()> {
+        for look in 0.. {
+            let Some(open) = &mut self.open else { return Ok(()) };
+            let Ok(Step::Torn { have, needed: Some(needed) }) = open.walk.peek() else { return Ok(()) };
+            let behind = open.walk.good_batch_behind()?;
+            if behind.is_none() && open.walk.position() > 0 {
+                return Ok(());
+            }
+            if look == SECOND_LOOKS {
+                let found = match behind {
+                    Some(place) => {
+                        format!("{have} bytes to the end of the file, a batch at {place} among them")
+                    }
+                    None => format!("{have} bytes to the end of the file"),
+                };
+                let (path, position) = (&open.segment.path, open.walk.position());
+                let expected = format!("a batch of {needed} bytes");
+                return Err(Error::at(path, Some(position), Some(open.floor.get()), expected, found));
+            }
+            thread::sleep(SECOND_LOOK_PAUSE);
+            open.walk.refresh()?;
+        }
+        Ok(())
     }
 
     fn in_last_segment(&self) -> Result<bool> {

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use kseg_format::{Batch, BatchHeader, CheckedBatch, DecodeError, Framed, frame};
+use kseg_format::{Batch, BatchHeader, CheckedBatch, DecodeError, Framed, HEADER_UP_TO_MAGIC, frame};
 
 use super::file::PreadFile;
 use crate::error::{Error, Result};
+
+/// Bytes looked at at once where batches are searched for.
+const SCAN: usize = 64 * 1024;
 
 /// What stands at the walk's position.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +112,45 @@ impl Walk {
     /// Steps over the batch at the position.
     pub(crate) fn advance(&mut self, header: &BatchHeader) {
         self.position += header.size() as u64;
+    }
+
+    /// The first place behind the position that holds a batch of magic 2 with a right checksum, if there is one. The position
+    /// stays.
+    pub(crate) fn good_batch_behind(&mut self) -> Result<Option<u64>> {
+        let from = self.position;
+        let found = self.search_behind(from);
+        self.position = from;
+        found
+    }
+
+    fn search_behind(&mut self, from: u64) -> Result<Option<u64>> {
+        let mut at = from + 1;
+        loop {
+            let end = self.end;
+            let window = self.bytes_at(at, SCAN)?;
+            if window.len() <= HEADER_UP_TO_MAGIC {
+                return Ok(None);
+            }
+            let plausible = |skip: &usize| {
+                let prefix = &window[*skip..];
+                prefix[HEADER_UP_TO_MAGIC - 1] == 2
+                    && matches!(frame(prefix, end - at - *skip as u64), Ok(Framed::Whole { .. }))
+            };
+            let places = window.len() - HEADER_UP_TO_MAGIC;
+            let Some(skip) = (0..places).find(plausible) else {
+                at += places as u64;
+                continue;
+            };
+            self.position = at + skip as u64;
+            let good = match self.peek() {
+                Ok(Step::Batch(header)) => self.batch(&header).is_ok(),
+                _ => false,
+            };
+            if good {
+                return Ok(Some(self.position));
+            }
+            at += skip as u64 + 1;
+        }
     }
 
     /// Bytes at any place of the file, for a search.

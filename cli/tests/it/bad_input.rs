@@ -214,3 +214,73 @@ fn any_damage_of_a_batch_ends_in_an_error_or_in_the_right_lines() {
         }
     }
 }
+
+#[test]
+fn a_batch_of_the_last_segment_that_reaches_beyond_it_hides_nothing_quietly() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0", "--batch-size", "1", "--quiet"], b"one\ntwo\nthree\n");
+    let log = segments(&dir.path().join("t-0")).pop().expect("a segment");
+    let whole = fs::read(&log).expect("log");
+    let second = 12 + u32::from_be_bytes(whole[8..12].try_into().expect("four bytes")) as usize;
+    for (at, shown, position) in
+        [(0, &b""[..], "position 0"), (second, b"one\n", &format!("position {second} "))]
+    {
+        let mut bytes = whole.clone();
+        bytes[at + 10] ^= 0x40;
+        fs::write(&log, &bytes).expect("damaged");
+        let output = kseg_in(dir.path(), &["cat", "t-0"], b"");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(1), shown), "{told}");
+        assert!(told.contains(position) && told.contains("expected a batch of 16"), "{told}");
+        // Asked for no more than what is before it, nothing is wrong.
+        let count = shown.len() / 4;
+        good(dir.path(), &["cat", "t-0", "--count", &count.to_string()], b"");
+    }
+    // Nothing but the beginning of a batch.
+    fs::write(&log, &whole[..second - 1]).expect("cut");
+    let told = bad(dir.path(), &["cat", "t-0"], 1);
+    assert!(told.contains(&format!("a batch of {second} bytes, found {} bytes", second - 1)), "{told}");
+}
+
+#[test]
+fn a_level_that_the_codec_does_not_have_is_refused_before_anything_is_made() {
+    let dir = folder();
+    for (codec, level, words) in [
+        ("gzip", "10", "gzip level 10: expected -1 to 9"),
+        ("gzip", "0", "gzip level 0: expected -1 to 9, without 0"),
+        ("lz4", "0", "lz4 level 0: expected 1 to 17"),
+        ("zstd", "23", "zstd level 23: expected -131072 to 22"),
+        ("snappy", "1", "snappy level 1: expected none"),
+        ("none", "1", "none level 1: expected none"),
+    ] {
+        let told = bad(dir.path(), &["append", "data/t-0", "--codec", codec, "--level", level], 2);
+        assert!(told.contains(words), "{told}");
+        assert!(!dir.path().join("data").exists());
+    }
+    good(dir.path(), &["append", "data/t-0", "--codec", "zstd", "--level", "-5"], b"one\n");
+}
+
+#[test]
+fn lines_of_a_refused_batch_are_named_and_not_counted_as_appended() {
+    let dir = folder();
+    // Lines 3 and 4 are a batch of their own, too old for the topic; line 5 would be the next one.
+    let set = "message.timestamp.before.max.ms=1000000";
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let now = now.as_millis();
+    let input = format!("{now}\tone\n{now}\ttwo\n5\tthree\n6\tfour\n7\tfive\n");
+    let size = ["--linger", "60000", "--batch-size", "120"];
+    let args = [&["append", "t-0", "--timestamps", "field", "--set", set], &size[..]].concat();
+    let output = kseg_in(dir.path(), &args, input.as_bytes());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("appended 2 records of 5 lines, 34 bytes, offsets 0..1"), "{told}");
+    assert!(told.contains("; refused 3 lines, 19 bytes"), "{told}");
+    assert!(told.contains("standard input: at line 3 to 4: "), "{told}");
+    assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"one\ntwo\n");
+
+    // A single record that is too large is a line alone, and the ones before it stay.
+    let input = [b"small\n".to_vec(), vec![b'x'; 3000], b"\nlast\n".to_vec()].concat();
+    let output = kseg_in(dir.path(), &["append", "u-0", "--set", "max.message.bytes=1000"], &input);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("standard input: at line 2: ") && told.contains("appended 1 records"), "{told}");
+}

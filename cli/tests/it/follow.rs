@@ -181,3 +181,31 @@ fn a_writer_that_is_told_to_stop_keeps_what_it_has_taken() {
 fn command_kill(id: u32) -> std::process::ExitStatus {
     std::process::Command::new("kill").args(["-TERM", &id.to_string()]).status().expect("kill")
 }
+
+#[test]
+fn a_follower_ends_when_nobody_reads_its_output_any_more() {
+    let dir = folder();
+    good(dir.path(), &["append", "t-0"], b"one\ntwo\n");
+    let mut reader = command()
+        .args(["cat", "t-0", "--follow"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("reader");
+    let mut shown = BufReader::new(reader.stdout.take().expect("stdout"));
+    let mut line = String::new();
+    shown.read_line(&mut line).expect("a line");
+    drop(shown);
+    // Nothing more is appended, so nothing more is written: it must find out by itself.
+    for _ in 0..400 {
+        if reader.try_wait().expect("asked").is_some() {
+            break;
+        }
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // Where it still runs, this ends it, and the code says so.
+    reader.kill().expect("killed, or ended before");
+    let output = reader.wait_with_output().expect("reader ends");
+    assert_eq!((line.as_str(), output.status.code(), output.stderr), ("one\n", Some(0), Vec::new()));
+}
