@@ -111,11 +111,14 @@ fn free_ports() -> Result<u16, String> {
 
 /// # Errors
 /// The first thing that is not as it should be.
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run(count: Option<u64>) -> Outcome {
     let kseg = dump::built()?;
     let folder = temporary()?;
     let ours = folder.path().join("kseg");
-    let text = lines()?;
+    let text = match count {
+        None => lines()?,
+        Some(count) => many_lines(usize::try_from(count).map_err(|e| e.to_string())?)?,
+    };
     for codec in CODECS {
         append(&kseg, &ours.join(format!("lines-{codec}-0")), codec, &text)?;
     }
@@ -136,8 +139,19 @@ pub(crate) fn run() -> Outcome {
     asked(&mut client, json!({"op": "producer", "name": "p"}))?;
     for codec in CODECS {
         let topic = format!("lines-{codec}");
-        let fetched = asked(&mut client, json!({"op": "fetch", "topic": topic}))?;
-        same(&topic, &text, &values(&fetched)?)?;
+        for (n, part) in text.chunks(FETCHED_AT_ONCE).enumerate() {
+            let fetch = json!({
+                "op": "fetch",
+                "topic": topic,
+                "offset": n * FETCHED_AT_ONCE,
+                "max": FETCHED_AT_ONCE
+            });
+            let fetched = values(&asked(&mut client, fetch)?)?;
+            same(&topic, n * FETCHED_AT_ONCE, part, &fetched)?;
+        }
+        // Nothing behind the last line.
+        let fetch = json!({"op": "fetch", "topic": topic, "offset": text.len()});
+        same(&topic, text.len(), &[], &values(&asked(&mut client, fetch)?)?)?;
         let more =
             json!([{"value": base64(b"one more")}, {"value": base64("and a last \u{1f980}".as_bytes())}]);
         asked(&mut client, json!({"op": "send", "name": "p", "topic": topic, "records": more}))?;
@@ -152,7 +166,7 @@ pub(crate) fn run() -> Outcome {
         let topic = format!("lines-{codec}");
         let partition = broker.folder.join("data").join(format!("{topic}-0"));
         let printed = shell::output(Command::new(&kseg).arg("cat").arg(&partition))?;
-        same(&topic, &grown, &printed.lines().map(str::to_owned).collect::<Vec<_>>())?;
+        same(&topic, 0, &grown, &printed.lines().map(str::to_owned).collect::<Vec<_>>())?;
     }
     println!(
         "broker adopted {} partitions of {} lines, and kseg read them back with what it added",
@@ -160,6 +174,45 @@ pub(crate) fn run() -> Outcome {
         text.len()
     );
     Ok(())
+}
+
+/// Records that a consumer is asked for at once: its answer is one line of JSON.
+const FETCHED_AT_ONCE: usize = 50_000;
+
+/// Where the texts of the machine's documentation lie.
+const TEXTS: &str = "/usr/share/doc";
+
+/// As many lines, from the machine's documentation and this workspace's own text, again from the start where these are too
+/// few. No line is empty or has a carriage return, so that they can be told apart as lines.
+fn many_lines(count: usize) -> Result<Vec<String>, String> {
+    let mut out = lines()?;
+    let mut folders = vec![PathBuf::from(TEXTS)];
+    while let Some(folder) = folders.pop().filter(|_| out.len() < count) {
+        // A machine may have no documentation, or some that is not ours to read.
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+        paths.sort();
+        for path in paths {
+            if path.is_symlink() {
+                continue;
+            } else if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let usable = |line: &&str| !line.trim().is_empty() && !line.contains('\r');
+                out.extend(text.lines().filter(usable).map(str::to_owned));
+            }
+        }
+    }
+    let real = out.len();
+    println!(
+        "broker: {count} lines, {} of them from {TEXTS} and this workspace, the rest again",
+        real.min(count)
+    );
+    out.truncate(count);
+    while out.len() < count {
+        out.push(out[out.len() - real].clone());
+    }
+    Ok(out)
 }
 
 /// Real lines: this workspace's own text. No line is empty, so that `kseg cat` shows one for each.
@@ -220,16 +273,17 @@ fn values(fetched: &Value) -> Result<Vec<String>, String> {
     fetched.as_array().into_iter().flatten().map(text).collect()
 }
 
-fn same(topic: &str, expected: &[String], read: &[String]) -> Outcome {
+/// Compares what was read with the lines from `first` on.
+fn same(topic: &str, first: usize, expected: &[String], read: &[String]) -> Outcome {
     if expected == read {
         return Ok(());
     }
     let at = expected.iter().zip(read).position(|(a, b)| a != b).unwrap_or(expected.len().min(read.len()));
     Err(format!(
-        "{topic}: {} lines went in, {} come out; line {} is {:?}, and was {:?}",
+        "{topic}, from line {first}: {} lines went in, {} come out; line {} is {:?}, and was {:?}",
         expected.len(),
         read.len(),
-        at + 1,
+        first + at,
         read.get(at),
         expected.get(at)
     ))

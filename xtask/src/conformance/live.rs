@@ -16,17 +16,21 @@ use crate::{Outcome, shell};
 /// Operations of a random story.
 const RANDOM_LENGTH: u32 = 150;
 
+/// What the live part consists of.
+pub(crate) const PARTS: &[&str] = &["stories", "random", "dump-tool", "broker"];
+
 /// Every story, or one; without a name also the dump tool and the broker.
 ///
 /// # Errors
 /// What differs, and what did not run.
 pub(crate) fn run(asked: &Asked) -> Outcome {
     let only = asked.story.as_deref();
+    let wanted = |part: &str| asked.part.as_deref().is_none_or(|p| p == part);
     println!("live: {}", shell::output(&mut kafka(["build"]))?.trim());
     let mut failed = Vec::new();
     let names: Vec<String> = story::names()?
         .into_iter()
-        .filter(|n| only.is_none_or(|o| o == n) && !NOT_RUN.contains(&n.as_str()))
+        .filter(|n| wanted("stories") && only.is_none_or(|o| o == n) && !NOT_RUN.contains(&n.as_str()))
         .collect();
     for (name, verdict) in names.iter().zip(side_by_side(&names, |name| put_to_both(name))) {
         let verdict = verdict?;
@@ -38,7 +42,7 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
         }
     }
     if only.is_none() {
-        let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).collect();
+        let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).filter(|_| wanted("random")).collect();
         for (seed, found) in
             seeds.iter().zip(side_by_side(&seeds, |seed| random::story(*seed, RANDOM_LENGTH)))
         {
@@ -46,7 +50,10 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
             println!("live   random-{seed:<27} {}", if found.is_empty() { "agrees" } else { "DIFFERS" });
             failed.extend(found);
         }
-        for (what, outcome) in [("dump tool", dump::run()), ("broker", broker::run())] {
+        type Part<'a> = (&'a str, &'a dyn Fn() -> Outcome);
+        let parts: [Part<'_>; 2] = [("dump-tool", &|| dump::run()), ("broker", &|| broker::run(asked.lines))];
+        for (what, run) in parts.into_iter().filter(|(what, _)| wanted(what)) {
+            let outcome = run();
             println!("live   {what:<34} {}", if outcome.is_ok() { "agrees" } else { "DIFFERS" });
             failed.extend(outcome.err());
         }

@@ -22,6 +22,9 @@ pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and f
   --story NAME       one story only (and nothing besides stories)
   --random N         how many random stories (default 12)
   --seed N           the number of the first of them (default 1)
+  --part NAME        one part of the live ones: stories, random, dump-tool or broker
+  --lines N          how many lines a partition the broker is given, from the texts under /usr/share/doc
+                     (default: this workspace's own text)
   --skip-live        leaves out what needs Java
   --only-live        leaves out what does not";
 
@@ -41,11 +44,15 @@ pub(crate) struct Asked {
     /// Random stories: how many, and the number of the first.
     pub(crate) random: u64,
     pub(crate) seed: u64,
+    /// One part of the live ones, by name.
+    pub(crate) part: Option<String>,
+    /// Lines a partition that the broker is given; `None` for this workspace's own text.
+    pub(crate) lines: Option<u64>,
 }
 
 impl Default for Asked {
     fn default() -> Asked {
-        Asked { story: None, golden: true, live: true, random: RANDOM, seed: SEED }
+        Asked { story: None, golden: true, live: true, random: RANDOM, seed: SEED, part: None, lines: None }
     }
 }
 
@@ -56,8 +63,13 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
         live: !flags.switch("--skip-live"),
         random: flags.number("--random")?.unwrap_or(RANDOM),
         seed: flags.number("--seed")?.unwrap_or(SEED),
+        part: flags.value("--part")?,
+        lines: flags.number("--lines")?,
     };
     flags.finish()?;
+    if let Some(part) = asked.part.as_deref().filter(|part| !live::PARTS.contains(part)) {
+        return Err(format!("no live part {part}: expected one of {}", live::PARTS.join(", ")));
+    }
     compare(&asked)
 }
 
