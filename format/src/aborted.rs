@@ -95,6 +95,26 @@ impl AbortedTransaction {
         })
     }
 
+    /// Looks at the entries of a segment's index: none may end below the segment's base offset.
+    ///
+    /// # Errors
+    /// [`AbortedError::BelowBase`], and those of [`decode`](AbortedTransaction::decode).
+    ///
+    /// Source: Kafka `TransactionIndex.sanityCheck`.
+    pub fn check_all(bytes: &[u8], base: Offset) -> Result<(), AbortedError> {
+        for (n, entry) in AbortedTransaction::decode_all(bytes).enumerate() {
+            let found = entry?.last_offset;
+            if found < base {
+                return Err(AbortedError::BelowBase {
+                    at: (n * AbortedTransaction::LEN) as u64,
+                    base,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Appends to `found` those of an index's entries that a reader of the offsets from `from` up to, not including,
     /// `upper` has to know: they end at or behind `from` and begin below `upper`. Returns whether none of a later segment's
     /// index can be among them.
@@ -118,18 +138,27 @@ impl AbortedTransaction {
     }
 }
 
-/// An entry of a transaction index that cannot be read. Kafka: `KafkaException`.
+/// An entry of a transaction index that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AbortedError {
-    /// Its version is a later one.
+    /// Its version is a later one. Kafka: `KafkaException`.
     Version {
         /// The entry's first byte in the file, where the version stands.
         at: u64,
         /// The version.
         found: i16,
     },
-    /// It is cut.
+    /// It ends below the base offset of its segment. Kafka: `CorruptIndexException`.
+    BelowBase {
+        /// The entry's first byte in the file.
+        at: u64,
+        /// The base offset.
+        base: Offset,
+        /// The offset of its marker.
+        found: Offset,
+    },
+    /// It is cut. Kafka reads no such entry.
     Short {
         /// The entry's first byte in the file.
         at: u64,
@@ -141,7 +170,10 @@ pub enum AbortedError {
 impl AbortedError {
     /// The simple name of the exception that Kafka raises for it.
     pub fn kafka_name(&self) -> &'static str {
-        "KafkaException"
+        match self {
+            AbortedError::BelowBase { .. } => "CorruptIndexException",
+            AbortedError::Version { .. } | AbortedError::Short { .. } => "KafkaException",
+        }
     }
 }
 
@@ -151,6 +183,11 @@ impl fmt::Display for AbortedError {
             AbortedError::Version { at, found } => {
                 write!(f, "version of the aborted transaction at byte {at}: expected 0, found {found}")
             }
+            AbortedError::BelowBase { at, base, found } => write!(
+                f,
+                "last offset of the aborted transaction at byte {at}: expected at least the base offset {base}, \
+                 found {found}"
+            ),
             AbortedError::Short { at, found } => {
                 let expected = AbortedTransaction::LEN;
                 write!(f, "aborted transaction at byte {at}: expected {expected} bytes, found {found}")
@@ -220,6 +257,18 @@ mod tests {
         }
         let error = with_version([1, 0]).unwrap_err();
         assert_eq!(error.to_string(), "version of the aborted transaction at byte 68: expected 0, found 256");
+    }
+
+    #[test]
+    fn format_edge_120_no_transaction_ends_below_its_segment() {
+        let bytes: Vec<u8> = index().iter().flat_map(AbortedTransaction::encode).collect();
+        for (base, right) in [(0, true), (10, true), (11, false), (100, false)] {
+            let checked = AbortedTransaction::check_all(&bytes, Offset::new(base));
+            assert_eq!(checked.is_ok(), right, "{base}");
+        }
+        let error = AbortedTransaction::check_all(&bytes, Offset::new(15)).unwrap_err();
+        assert_eq!(error.kafka_name(), "CorruptIndexException");
+        assert_eq!(error, AbortedError::BelowBase { at: 0, base: Offset::new(15), found: Offset::new(10) });
     }
 
     #[test]

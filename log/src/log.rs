@@ -399,7 +399,12 @@ impl Inner {
         let log = Arc::downgrade(self);
         deferred.push("leader-epoch-cache-flush", 0, move || {
             if let Some(log) = log.upgrade() {
-                log.troubles.note("leader-epoch-cache-flush", log.write_epochs());
+                let written = log.write_epochs();
+                // A directory that has vanished meanwhile needs no file.
+                let vanished = written.is_err() && matches!(log.backend.names().stat(&log.dir), Ok(None));
+                if !vanished {
+                    log.troubles.note("leader-epoch-cache-flush", written);
+                }
             }
         });
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{Magic, Offset, parse_epochs};
+use kseg_format::{AbortedError, Magic, Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::{
     Cut, FileKind, FileName, Headers, Segment, Suffix, file_name, keep_aside, parse_file_name,
@@ -208,6 +208,7 @@ impl Log {
                 recovery_point: options.recovery_point,
                 report: &mut report,
                 doubts: Doubts::default(),
+                foreign_aborts: Vec::new(),
             };
             let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
             let doubts = std::mem::take(&mut loading.doubts);
@@ -243,6 +244,8 @@ struct Loading<'l> {
     recovery_point: Offset,
     report: &'l mut LoadReport,
     doubts: Doubts,
+    /// Segments whose transaction index cannot be theirs.
+    foreign_aborts: Vec<Offset>,
 }
 
 impl Loading<'_> {
@@ -425,6 +428,16 @@ impl Loading<'_> {
         for segment in segments.as_slice() {
             let base = segment.base_offset();
             let to_recover = !self.clean && base >= self.first_unflushed(&segments);
+            if !to_recover && present.contains(&(base, FileKind::TxnIndex)) {
+                match segment.check_aborted() {
+                    Err(kseg_segment::Error::Aborted { source: AbortedError::BelowBase { .. }, .. }) => {
+                        self.foreign_aborts.push(base);
+                    }
+                    // An entry of a later version is reported to who reads it.
+                    Err(kseg_segment::Error::Aborted { .. }) | Ok(()) => {}
+                    Err(error) => return Err(log.wrap(error)),
+                }
+            }
             if missing(base) && segment.size() > 0 && !to_recover {
                 segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
                 self.report.rebuilt.push(base);
@@ -443,6 +456,7 @@ impl Loading<'_> {
     /// Phase 5. Returns the log end offset; `None` where there is no segment.
     fn recover(&mut self, writer: &mut Writer, deferred: &mut Deferred) -> Result<Option<Offset>> {
         let log = self.log;
+        self.rebuild_foreign_aborts(writer)?;
         let segments = log.segments();
         let mut end = None;
         if self.clean {
@@ -482,6 +496,23 @@ impl Loading<'_> {
             return Ok(None);
         }
         Ok(end)
+    }
+
+    /// A transaction index that cannot be its segment's is rebuilt with all else that comes from the batches.
+    fn rebuild_foreign_aborts(&mut self, writer: &mut Writer) -> Result<()> {
+        let all = self.log.segments();
+        for (n, segment) in all.as_slice().iter().enumerate() {
+            if !self.foreign_aborts.contains(&segment.base_offset()) {
+                continue;
+            }
+            let (_, cut) = self.recover_segment(writer, segment, &all.as_slice()[n + 1..])?;
+            self.report.recovered.push(segment.base_offset());
+            if let Some(cut) = cut {
+                self.report.cuts.push(cut);
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Checks one segment, with the leader epochs and producers of its batches. Where it is damaged the segments behind it

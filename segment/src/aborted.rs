@@ -14,20 +14,35 @@ use kseg_io_backends::{Op, OpenHow, RawFile, write_all};
 use crate::error::{Error, Result};
 use crate::files::{FileKind, Suffix, file_name};
 use crate::segment::Segment;
+use crate::sync::Ordering;
 
 /// A file of more entries than a segment can hold markers is none of ours.
 const FILE_LEN_MAX: u64 = i32::MAX as u64;
 
+/// The offset behind its marker.
+fn end_of(transaction: &AbortedTransaction) -> u64 {
+    u64::try_from(transaction.last_offset.get().saturating_add(1)).unwrap_or(0)
+}
+
 impl Segment {
-    /// Adds an aborted transaction, whose marker is in this segment. Readable on return.
+    /// Adds an aborted transaction, whose marker is in this segment, behind those that ended before. Readable on return.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::InvalidArgument`] unless it ends behind the one added last; [`Error::Io`]. As in Kafka the first one after the
+    /// segment was opened is not compared.
     pub fn append_aborted(&self, transaction: &AbortedTransaction) -> Result<()> {
+        let (end, next) = (self.aborted_end.load(Ordering::Relaxed), end_of(transaction));
+        if next <= end {
+            let (path, last) = (self.txn_path(), transaction.last_offset);
+            let what =
+                format!("{}: expected an abort at offset {end} or above, found {last}", path.display());
+            return Err(Error::InvalidArgument { what });
+        }
         let file = self.backend.open(&self.txn_path(), OpenHow::Create)?;
         // Behind the last whole entry.
         let at = file.len()? / AbortedTransaction::LEN as u64 * AbortedTransaction::LEN as u64;
         write_all(&*file, at, Bytes::copy_from_slice(&transaction.encode()).into())?;
+        self.aborted_end.store(next, Ordering::Relaxed);
         Ok(())
     }
 
@@ -43,11 +58,23 @@ impl Segment {
             .collect()
     }
 
+    /// Looks whether the transactions can be this segment's: none may end below its base offset.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] where one does, or its entry is of a later version; [`Error::Io`].
+    pub fn check_aborted(&self) -> Result<()> {
+        let path = self.txn_path();
+        let Some(bytes) = self.backend.names().read(&path, FILE_LEN_MAX)? else { return Ok(()) };
+        AbortedTransaction::check_all(&bytes, self.base).map_err(|source| Error::Aborted { path, source })
+    }
+
     /// Drops the transactions whose marker lies at or above `offset`.
     pub(crate) fn truncate_aborted(&self, offset: Offset) -> Result<()> {
         if let Some(file) = self.txn_file()? {
-            let keep = self.aborted()?.iter().take_while(|t| t.last_offset < offset).count();
+            let all = self.aborted()?;
+            let keep = all.iter().take_while(|t| t.last_offset < offset).count();
             file.submit(Op::SetLen { len: (keep * AbortedTransaction::LEN) as u64 }).wait().result?;
+            self.aborted_end.store(all[..keep].last().map_or(0, end_of), Ordering::Relaxed);
         }
         Ok(())
     }
@@ -57,6 +84,7 @@ impl Segment {
         if let Some(file) = self.txn_file()? {
             file.submit(Op::SetLen { len: 0 }).wait().result?;
         }
+        self.aborted_end.store(0, Ordering::Relaxed);
         Ok(())
     }
 

@@ -40,6 +40,9 @@ pub struct Segment {
     pub(crate) indexes_open: AtomicBool,
     /// Counts truncations, so that a reader can tell that bytes changed beneath it.
     pub(crate) truncations: AtomicU64,
+    /// The offset behind the last abort that was noted since the segment was opened, 0 before; the appending side's alone, so
+    /// Relaxed.
+    pub(crate) aborted_end: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -168,6 +171,7 @@ impl Segment {
             }),
             indexes_open: AtomicBool::new(false),
             truncations: AtomicU64::new(0),
+            aborted_end: AtomicU64::new(0),
         }
     }
 

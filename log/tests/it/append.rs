@@ -1,4 +1,8 @@
-use kseg_format::{Batches, LeaderEpoch, Offset, Origin, Timestamp};
+use bytes::{Bytes, BytesMut};
+use kseg_format::legacy::{self, LegacyOptions, LegacyRecord};
+use kseg_format::{
+    BatchOptions, Batches, Codec, LeaderEpoch, Magic, Offset, Origin, RecordBatchBuilder, Timestamp,
+};
 
 use crate::support::*;
 
@@ -18,7 +22,7 @@ fn seg_03_a_set_of_batches_larger_than_a_segment_is_refused() {
 }
 
 #[test]
-fn a_batch_above_max_message_bytes_is_refused_from_a_client_and_taken_from_a_leader() {
+fn format_edge_88_a_batch_above_max_message_bytes_is_refused_from_a_client_and_taken_from_a_leader() {
     let bench = Bench::new(&[("max.message.bytes", "200")]);
     let log = bench.open();
     let refused =
@@ -71,11 +75,15 @@ fn idx_04_a_segment_rolls_when_a_relative_offset_would_overflow() {
 }
 
 #[test]
-fn log_07_given_offsets_have_to_go_on_from_the_log_end() {
+fn log_07_and_format_edge_91_given_offsets_have_to_go_on_from_the_log_end() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     follow(&log, 0, 99).expect("an append");
     let size = log.size();
+    let mut equal = batch_at(100, 6, 1, 100);
+    equal.extend_from_slice(&batch_at(105, 1, 1, 100));
+    let refused = log.append_as_follower(equal.freeze(), LeaderEpoch::new(0)).expect_err("105 and 105");
+    assert_eq!(refused.kafka_name(), "OffsetsOutOfOrderException");
     let refused = follow(&log, 90, 95).expect_err("below the log end");
     assert_eq!(refused.kafka_name(), "UnexpectedAppendOffsetException");
     assert!(refused.to_string().contains("90") && refused.to_string().contains("100"), "{refused}");
@@ -115,7 +123,7 @@ fn log_14_records_whose_time_is_absurd_are_refused() {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_and_names_its_batch() {
+fn format_edge_92_a_flipped_bit_is_refused_and_names_its_batch() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     let mut two = batch_at(0, 1, 1, 100);
@@ -128,7 +136,7 @@ fn a_flipped_bit_is_refused_and_names_its_batch() {
 }
 
 #[test]
-fn an_incomplete_batch_at_the_end_is_left_out() {
+fn format_edge_92_an_incomplete_batch_at_the_end_is_left_out() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     let mut bytes = batch_at(0, 2, 1, 100);
@@ -142,7 +150,7 @@ fn an_incomplete_batch_at_the_end_is_left_out() {
 }
 
 #[test]
-fn log_edge_135_and_230_a_follower_leaves_out_newer_epochs() {
+fn log_edge_135_and_230_and_format_edge_90_a_follower_leaves_out_newer_epochs() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     let with_epoch = |base, epoch| {
@@ -228,4 +236,102 @@ fn a_configuration_that_contradicts_itself_is_not_put_in_force() {
     let wrong = kseg_log::LogConfig { segment_bytes: -1, ..(*before).clone() };
     assert_eq!(log.update_config(wrong).expect_err("out of range").kafka_name(), "ConfigException");
     assert_eq!(*log.config(), *before);
+}
+
+#[test]
+fn format_edge_87_a_client_s_batch_begins_at_0() {
+    let bench = Bench::new(&[("max.message.bytes", "200")]);
+    let log = bench.open();
+    // Nor does its size count yet, or its checksum.
+    let mut bytes = batch_at(5, 1, 1, 300);
+    bytes[17] ^= 1;
+    let refused =
+        log.append_as_leader(bytes.clone(), LeaderEpoch::new(0), Origin::Client).expect_err("it begins at 5");
+    assert_eq!(refused.kafka_name(), "InvalidRecordException");
+    assert!(refused.to_string().contains("expected base offset 0"), "{refused}");
+    let refused = log
+        .append_as_leader(bytes, LeaderEpoch::new(0), Origin::Coordinator)
+        .expect_err("now the size counts");
+    assert_eq!(refused.kafka_name(), "RecordTooLargeException");
+    log.append_as_leader(batch_at(5, 1, 1, 100), LeaderEpoch::new(0), Origin::Coordinator).expect("its own");
+    assert_eq!(log.log_end_offset().get(), 1);
+}
+
+#[test]
+fn format_edge_88_a_set_too_large_leaves_its_epoch() {
+    let bench = Bench::new(&[("internal.segment.bytes", "1000")]);
+    let log = bench.open();
+    let refused = log
+        .append_as_leader(batch(1, 1, 1001), LeaderEpoch::new(7), Origin::Client)
+        .expect_err("larger than a segment");
+    assert_eq!(refused.kafka_name(), "RecordBatchTooLargeException");
+    assert_eq!((log.latest_epoch(), log.size()), (Some(LeaderEpoch::new(7)), 0));
+}
+
+#[test]
+fn format_edge_85_a_batch_compressed_anew_must_keep_to_the_limit_too() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions { codec: Codec::Gzip, ..BatchOptions::default() });
+    builder.append(Some(Timestamp::new(1)), None, Some(&[b'v'; 4000]), &[]).expect("a record");
+    let mut bytes = BytesMut::new();
+    builder.finish(&mut bytes).expect("a batch");
+    assert!(bytes.len() < 200);
+    for (codec, fits) in [("producer", true), ("lz4", true), ("uncompressed", false)] {
+        let log = Bench::new(&[("max.message.bytes", "200"), ("compression.type", codec)]).open();
+        match log.append_as_leader(bytes.clone(), LeaderEpoch::new(0), Origin::Client) {
+            Ok(_) => assert!(fits, "{codec}"),
+            Err(refused) => {
+                assert!(!fits, "{codec}: {refused}");
+                assert_eq!((refused.kafka_name(), log.size()), ("RecordTooLargeException", 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn format_edge_93_an_old_message_empties_the_leader_epochs() {
+    for magic in [Magic::V0, Magic::V1] {
+        let bench = Bench::new(&[]);
+        let log = bench.open();
+        lead(&log, 1, 1, 100);
+        assert_eq!(log.latest_epoch(), Some(LeaderEpoch::new(0)));
+        let record = LegacyRecord {
+            offset: Offset::new(1),
+            timestamp: Some(Timestamp::new(1)),
+            key: Some(b"k"),
+            value: Some(b"v"),
+        };
+        let mut bytes = BytesMut::new();
+        let options = LegacyOptions { magic, ..LegacyOptions::default() };
+        legacy::encode(&options, &[record], &mut bytes).expect("a message");
+        log.append_as_follower(bytes.clone().freeze(), LeaderEpoch::new(0)).expect("an append");
+        assert_eq!((log.latest_epoch(), bytes_of(&log, 1)), (None, Some(bytes.freeze())));
+        assert_eq!(bench.size_of("leader-epoch-checkpoint"), Some(4));
+    }
+}
+
+#[test]
+fn format_edge_168_random_bytes_never_get_into_a_follower_s_log() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    // Numerical Recipes' generator: the same bytes in every run.
+    let mut state = 0x5eed_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let mut refused = 0;
+    for _ in 0..100 {
+        let len = usize::from(next()) / 2 + 1;
+        let bytes: Bytes = (0..len).map(|_| next()).collect();
+        match log.append_as_follower(bytes, LeaderEpoch::new(i32::MAX)) {
+            Ok(info) => assert_eq!(info.last_offset, None),
+            Err(error) => {
+                let name = error.kafka_name();
+                assert!(matches!(name, "CorruptRecordException" | "IllegalArgumentException"), "{error}");
+                refused += 1;
+            }
+        }
+        assert_eq!((log.log_end_offset().get(), log.size()), (0, 0));
+    }
+    assert!(refused > 50, "{refused}");
 }

@@ -185,3 +185,15 @@ fn checkpoints_may_be_written_by_many_at_once() {
         }
     });
 }
+
+#[test]
+fn format_edge_129_an_empty_marker_is_a_clean_stop() {
+    for content in [&b""[..], br#"{"version":0,"brokerEpoch":10,"more":1}"#] {
+        let bench = Bench::new(&[]);
+        LogDir::open(Path::new(DATA), options(&bench)).expect("open").shutdown().expect("stopped");
+        let marker = Path::new(DATA).join(".kafka_cleanshutdown");
+        bench.backend.names().replace(&marker, content).expect("written");
+        let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+        assert!(dir.was_clean() && !names(&bench).iter().any(|f| f == ".kafka_cleanshutdown"));
+    }
+}

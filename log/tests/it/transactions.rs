@@ -164,3 +164,30 @@ fn what_contradicts_its_producers_state_is_kept_and_reported() {
         assert_eq!(log.last_stable_offset().get(), 0);
     }
 }
+
+#[test]
+fn format_edge_120_an_index_of_aborts_that_cannot_be_the_segment_s_is_rebuilt() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    data(&log, 1, 0, 2);
+    marker(&log, 1, false);
+    log.roll(None).expect("a roll");
+    data(&log, 2, 0, 2);
+    marker(&log, 2, false);
+    let expected = [(1, 0, 2, 3), (2, 3, 5, 6)];
+    assert_eq!(aborted(&log), expected);
+    log.close().expect("closed");
+
+    let name = std::path::Path::new(DIR).join("00000000000000000003.txnindex");
+    let foreign = kseg_log::AbortedTransaction {
+        producer_id: ProducerId::new(9),
+        first_offset: Offset::ZERO,
+        last_offset: Offset::new(2),
+        last_stable_offset: Offset::new(3),
+    };
+    bench.backend.names().replace(&name, &foreign.encode()).expect("written");
+    let log = bench.open();
+    assert_eq!(log.load_report().recovered, [Offset::new(3)]);
+    assert_eq!(aborted(&log), expected);
+    assert_eq!(log.log_end_offset().get(), 6);
+}

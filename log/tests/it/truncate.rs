@@ -90,3 +90,29 @@ fn log_edge_124_and_157_epochs_go_with_their_records() {
         assert_eq!(epochs(), left, "{target}");
     }
 }
+
+#[test]
+fn format_edge_127_a_directory_that_has_vanished_is_no_trouble_for_the_epochs() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path().join("t-0");
+    let bench = Bench::on(kseg_io_backends::open("std").expect("files"), &[]);
+    let moved = |log: &kseg_log::Log, to: i64| {
+        log.update_high_watermark(Offset::new(3));
+        log.increment_log_start_offset(Offset::new(to)).expect("moved");
+    };
+    let log = kseg_log::Log::open(&dir, bench.options()).expect("a log");
+    lead(&log, 3, 1, 100);
+    // Something in the way is a trouble.
+    let file = dir.join("leader-epoch-checkpoint");
+    std::fs::remove_file(&file).expect("gone");
+    std::fs::create_dir_all(file.join("in the way")).expect("made");
+    moved(&log, 1);
+    bench.scheduler.advance(1);
+    let trouble = log.last_trouble().expect("a trouble");
+    assert_eq!(trouble.task, "leader-epoch-cache-flush");
+    std::fs::remove_dir_all(&dir).expect("gone");
+    moved(&log, 2);
+    bench.scheduler.advance(1);
+    assert_eq!(log.last_trouble().expect("the same"), trouble);
+    log.abandon();
+}

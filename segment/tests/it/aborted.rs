@@ -69,3 +69,56 @@ fn an_entry_of_a_later_version_is_an_error() {
     overwrite(&*backend, 0, FileKind::TxnIndex, &bytes);
     assert!(segment.aborted().expect_err("version 256").to_string().contains("found 256"));
 }
+
+#[test]
+fn format_edge_118_aborts_come_in_the_order_of_their_markers() {
+    let (backend, segment) = with_backend();
+    segment.append_aborted(&entry(1, 0, 10, 11)).expect("added");
+    for last in [10, 9] {
+        let refused = segment.append_aborted(&entry(2, 3, last, 11)).expect_err("not behind the last");
+        assert_eq!(refused.kafka_name(), "IllegalArgumentException");
+        assert!(refused.to_string().contains("at offset 11 or above"), "{refused}");
+    }
+    assert_eq!(segment.aborted().expect("read"), [entry(1, 0, 10, 11)]);
+    segment.append_aborted(&entry(2, 3, 11, 12)).expect("behind");
+    // What is compared with is not read back.
+    let dir = std::path::Path::new(DIR);
+    let again = kseg_segment::Segment::open(backend, dir, Offset::ZERO, config(4096, 1024), 0, 0)
+        .expect("the same segment");
+    again.append_aborted(&entry(3, 4, 5, 6)).expect("the first one");
+    assert!(again.append_aborted(&entry(3, 4, 5, 6)).is_err());
+}
+
+#[test]
+fn format_edge_119_truncation_keeps_what_ended_below() {
+    for (offset, kept) in [(51, 4), (50, 3), (36, 3), (35, 2), (10, 0)] {
+        let segment = segment(0, 4096, 1024);
+        for n in 0..3 {
+            append(&segment, n * 20 + 19, &sized(n * 20, 20, 1, 200));
+        }
+        let all = [entry(0, 0, 10, 11), entry(1, 5, 15, 13), entry(2, 18, 35, 25), entry(3, 32, 50, 40)];
+        for entry in &all {
+            segment.append_aborted(entry).expect("added");
+        }
+        segment.truncate_to(Offset::new(offset), 0).expect("truncated");
+        assert_eq!(segment.aborted().expect("read"), all[..kept], "{offset}");
+        // The next may end where the log ends now.
+        let last = all[..kept].last().map_or(0, |t| t.last_offset.get());
+        assert_eq!(segment.append_aborted(&entry(9, 0, last, last)).is_ok(), kept == 0, "{offset}");
+        segment.append_aborted(&entry(9, 0, last + 1, last + 2)).expect("behind the last");
+    }
+}
+
+#[test]
+fn format_edge_121_a_renamed_index_takes_further_entries() {
+    let (backend, segment) = with_backend();
+    append(&segment, 0, &sized(0, 1, 1, 100));
+    segment.flush(true).expect("there is no index to flush");
+    assert_eq!(len(&*backend, 0, FileKind::TxnIndex), None);
+    segment.append_aborted(&entry(0, 0, 2, 3)).expect("added");
+    segment.rename(Suffix::Swap).expect("renamed");
+    segment.append_aborted(&entry(1, 3, 4, 5)).expect("added under the new name");
+    assert_eq!(segment.aborted().expect("read"), [entry(0, 0, 2, 3), entry(1, 3, 4, 5)]);
+    segment.rename(Suffix::None).expect("renamed back");
+    assert_eq!(segment.aborted().expect("read").len(), 2);
+}
