@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_version_0_may_lack_everything() {
+    fn format_edge_155_a_file_of_version_0_may_lack_everything() {
         let empty = MetaProperties { version: 0, cluster_id: None, node_id: None, directory_id: None };
         assert_eq!(read("").as_ref(), Ok(&empty));
         assert_eq!(read("node.id=x\nother=1\n"), Ok(empty));
@@ -224,12 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_requires_must_be_there() {
+    fn format_edge_155_what_a_version_requires_must_be_there() {
         for (text, line, expected) in [
             ("version=2\n", 1, "version 0 or 1"),
             ("#\nversion=x\n", 2, "version 0 or 1"),
             ("version=1\nnode.id=1\n", 3, "cluster.id"),
             ("version=1\ncluster.id=c\n", 3, "node.id"),
+            ("version=1\ncluster.id=c\nbroker.id=1\n", 4, "node.id"),
             ("version=1\ncluster.id=c\nnode.id=x\n", 3, "the node's id, a whole number"),
             ("directory.id=AAAA\n", 1, "a directory id of 22 characters"),
         ] {

@@ -165,3 +165,39 @@ fn format_edge_167_buffers_that_a_follower_may_be_given() {
     bytes[17..21].fill(0);
     assert_eq!(Batch::parse(&bytes).unwrap().verify().unwrap_err().kafka_name(), "CorruptRecordException");
 }
+
+#[test]
+fn format_edge_133_a_batch_shorter_than_its_header_in_a_file() {
+    let batch = three(BatchOptions::default());
+    // 32 bytes at the very end, and with another batch behind, whose fields would stand in the rest of the header.
+    let short = sized(&batch, 0, 20)[..32].to_vec();
+    let followed = [&short[..], &batch].concat();
+    for bytes in [&short, &followed] {
+        assert_eq!(framed(bytes), Ok(Framed::Whole { size: 32, magic: Magic::V2 }));
+        for read in [&bytes[..32], &bytes[..]] {
+            let error = BatchHeader::read(read).unwrap_err();
+            let said = "batch length at byte 8 of the batch: expected at least 49, found 20";
+            assert_eq!((error.kafka_name(), error.to_string().as_str()), ("CorruptRecordException", said));
+        }
+    }
+}
+
+#[test]
+fn format_edge_170_a_part_of_a_buffer_is_walked_like_the_whole() {
+    let all: Vec<_> = (0..4).map(|n| three(at(n * 3))).collect();
+    let bytes = all.concat();
+    let first = all[0].len();
+    let bases = |bytes: &[u8]| -> Vec<i64> {
+        Batches::new(bytes).map(|batch| batch.unwrap().base_offset().unwrap().get()).collect()
+    };
+    // Rust's slices do what Kafka's do, but for lengths beyond the end, which they refuse.
+    assert_eq!(bases(&bytes[first..]), [3, 6, 9]);
+    assert_eq!(bases(&bytes[1..][first - 1..]), [3, 6, 9]);
+    assert_eq!(bases(&bytes[first..][first..2 * first]), [6]);
+    assert_eq!(bases(&bytes[2 * first..][..first]), [6]);
+    assert_eq!(bases(&bytes[0..0]), [0i64; 0]);
+    assert!(bytes.get(bytes.len() + 1..).is_none() && bytes.get(first..usize::MAX).is_none());
+    let mut walk = Batches::new(&bytes);
+    walk.next();
+    assert_eq!((walk.position(), bases(walk.rest())), (first, vec![3, 6, 9]));
+}

@@ -8,6 +8,7 @@ mod builder;
 mod cases;
 mod control;
 mod describe;
+mod edges;
 mod examples;
 mod filter;
 mod framing;

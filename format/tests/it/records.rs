@@ -232,3 +232,27 @@ fn a_batch_larger_than_the_limit_is_refused() {
     assert_eq!(error.to_string(), "zstd: the decompressed records exceed 1048576 bytes");
     assert!(Batch::parse(&batch).unwrap().records(&mut scratch, (1 << 20) + 16).is_ok());
 }
+
+#[test]
+fn format_edge_173_the_sizes_of_compressed_records() {
+    let large = vec![b'v'; 200 * 1024];
+    let headers: [(&[u8], Option<&[u8]>); 2] = [(b"k1", Some(b"v1")), (b"k2", None)];
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+        for (offset, timestamp, value, headers) in [
+            (0, 0, None, &headers[..0]),
+            (4, 1000, Some(&large[..]), &headers[..0]),
+            (5, 9999, Some(&b"v"[..]), &headers[..]),
+        ] {
+            let offset = kseg_format::Offset::new(offset);
+            let timestamp = Some(Timestamp::new(timestamp));
+            builder.append_at(offset, timestamp, Some(b"key"), value, headers).unwrap();
+        }
+        let mut out = BytesMut::new();
+        builder.finish(&mut out).unwrap();
+        let read = records(&out).unwrap();
+        assert_eq!(read[1].size, 15 + 204_800);
+        assert_eq!((read[2].size, read[2].headers.len()), (23, 2));
+        assert_eq!(read[2].headers[1], (b"k2".to_vec(), None));
+    }
+}

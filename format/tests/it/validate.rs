@@ -233,7 +233,7 @@ fn format_edge_82_records_without_a_timestamp_are_accepted() {
 }
 
 #[test]
-fn format_edge_83_and_188_a_wrong_maximum_is_corrected() {
+fn format_edge_83_86_and_188_a_wrong_maximum_is_corrected() {
     for codec in codecs() {
         let options = BatchOptions { producer: producer(), transactional: true, ..of(codec) };
         let rows = [NOW - 1, NOW + 1, NOW].map(|time| (time, Some(&b"k"[..]), Some(&b"v"[..])));

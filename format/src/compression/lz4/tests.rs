@@ -182,7 +182,7 @@ fn format_edge_56_sizes_with_and_without_block_checksums() {
 }
 
 #[test]
-fn format_edge_57_nothing_behind_the_end_mark_is_looked_at() {
+fn format_edge_57_and_144_nothing_behind_the_end_mark_is_looked_at() {
     let one = write(Lz4, TEXT);
     assert_eq!(read(Lz4, &[&one[..], b"garbage"].concat()).unwrap(), TEXT);
     assert_eq!(read(Lz4, &[&one[..], &one].concat()).unwrap(), TEXT);
@@ -223,7 +223,8 @@ fn format_edge_184_a_frame_without_all_of_its_end_mark_is_refused_behind_its_dat
 }
 
 #[test]
-fn a_compressed_block_that_decodes_to_nothing_is_refused() {
+fn format_edge_144_a_compressed_block_that_decodes_to_nothing_is_refused() {
+    // Kafka reads on behind the data.
     assert_refused(Lz4, &[header(FLG, BD), block(FLG, 1, &[0]), vec![0; 4]].concat());
     assert_refused(Lz4, &[header(FLG, BD), compressed(FLG, TEXT), block(FLG, 1, &[0]), vec![0; 4]].concat());
 }

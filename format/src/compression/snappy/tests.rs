@@ -69,7 +69,7 @@ fn format_edge_58_streams_tails_and_chunks() {
 }
 
 #[test]
-fn the_versions_of_the_first_header_do_not_count() {
+fn format_edge_143_the_versions_of_the_first_header_do_not_count() {
     for version in [0, 2, -1, i32::MAX] {
         let mut payload = hex(EXAMPLE);
         payload[8..12].copy_from_slice(&version.to_be_bytes());
@@ -79,7 +79,7 @@ fn the_versions_of_the_first_header_do_not_count() {
 }
 
 #[test]
-fn format_edge_162_further_headers() {
+fn format_edge_143_and_162_further_headers() {
     let one = hex(EXAMPLE);
     // With nothing behind, and cut.
     assert_eq!(read(Snappy, &[&one[..], &header()].concat()).unwrap(), TEXT);
@@ -87,7 +87,7 @@ fn format_edge_162_further_headers() {
         assert_refused(Snappy, &[&one[..], &header()[..len]].concat());
     }
     // Only the first version counts, and only upwards.
-    for (version, read_it) in [(1_i32, true), (2, true), (0, false), (-1, false)] {
+    for (version, read_it) in [(1_i32, true), (2, true), (99, true), (0, false), (-1, false)] {
         let mut second = hex(EXAMPLE);
         second[8..12].copy_from_slice(&version.to_be_bytes());
         second[12..16].copy_from_slice(&[0xff; 4]);
@@ -135,7 +135,7 @@ fn format_edge_162_large_and_empty_chunks() {
 }
 
 #[test]
-fn short_and_impossible_chunks_are_refused() {
+fn format_edge_143_short_and_impossible_chunks_are_refused() {
     let one = hex(EXAMPLE);
     for len in HEADER_LEN + 4..one.len() {
         assert_refused(Snappy, &one[..len]);

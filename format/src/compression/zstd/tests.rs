@@ -41,7 +41,7 @@ fn the_worked_example_goes_both_ways() {
 }
 
 #[test]
-fn format_edge_185_the_window_written_follows_the_level_up_to_22() {
+fn format_edge_145_and_185_the_window_written_follows_the_level_up_to_22() {
     let input = b"data".repeat(256);
     for (level, window) in [(-5, 0x48), (1, 0x48), (3, 0x58), (0, 0x58), (10, 0x60), (19, 0x68), (22, 0x88)] {
         let written = write_with(Zstd, Some(level), Magic::V2, &input);
@@ -141,7 +141,7 @@ fn a_cut_frame_that_reaches_over_the_end_of_a_piece_is_refused() {
 }
 
 #[test]
-fn sizes_and_checksums_that_are_there_count() {
+fn format_edge_145_sizes_and_checksums_that_are_there_count() {
     // Single segment with a content size of one byte.
     assert_eq!(read(Zstd, &frame(&[0x20, 23], TEXT, b"")).unwrap(), TEXT);
     for wrong in [22, 24] {
