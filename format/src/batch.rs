@@ -15,7 +15,7 @@ use crate::crc;
 use crate::error::DecodeError;
 use crate::legacy::read as legacy;
 use crate::number::Offset;
-use crate::records::{Inner, Records, V2Records};
+use crate::records::{Inner, RecordStream, Records, V2Records};
 
 /// A whole batch of any magic, borrowed. A message of magic 0 or 1 is a batch too.
 ///
@@ -119,6 +119,15 @@ impl<'a> Batch<'a> {
             _ => Inner::Single(legacy::Single::open(self)),
         };
         Ok(Records::new(inner))
+    }
+
+    /// The records, in order, decompressed as they are asked for: at most `limit` bytes in all, of which only some are held
+    /// at a time.
+    ///
+    /// # Errors
+    /// As [`records`](Batch::records), as far as the beginning of the payload shows.
+    pub fn stream_records(&self, limit: usize) -> Result<RecordStream<'a>, DecodeError> {
+        RecordStream::open(self, limit)
     }
 }
 

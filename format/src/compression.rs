@@ -16,6 +16,7 @@
 //! Source: Kafka `org.apache.kafka.common.compress`; snappy-java, zstd-jni and `java.util.zip` under it.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use bytes::BytesMut;
 
@@ -47,26 +48,97 @@ pub(crate) fn decompress(
     out: &mut Vec<u8>,
     limit: usize,
 ) -> Result<(), DecodeError> {
-    // Only lz4 asks for it, and that may be off.
-    let _ = magic;
-    let mut sink = Sink { start: out.len(), out, limit };
-    let decompressed = match codec {
-        Codec::None => sink.copy(input),
-        #[cfg(feature = "gzip")]
-        Codec::Gzip => gzip::decompress(input, &mut sink),
-        #[cfg(feature = "snappy")]
-        Codec::Snappy => snappy::decompress(input, &mut sink),
-        #[cfg(feature = "lz4")]
-        Codec::Lz4 => lz4::decompress(magic, input, &mut sink),
-        #[cfg(feature = "zstd")]
-        Codec::Zstd => zstd::decompress(input, &mut sink),
-        #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
-        _ => return Err(DecodeError::CodecDisabled { codec }),
-    };
-    decompressed.map_err(|fault| match fault {
-        Fault::Broken { at, what } => DecodeError::codec(codec, what, at),
-        Fault::TooLarge => DecodeError::TooLarge { codec, limit },
-    })
+    let mut stream = Stream::open(codec, magic, input, limit)?;
+    let start = out.len();
+    let mut sink = Sink { start, out, before: 0, limit, step_max: usize::MAX };
+    while stream.step_into(&mut sink)? {}
+    Ok(())
+}
+
+/// A payload that is decompressed piece by piece.
+pub(crate) struct Stream<'a> {
+    codec: Codec,
+    limit: usize,
+    decoder: Decoder<'a>,
+}
+
+enum Decoder<'a> {
+    None(Option<&'a [u8]>),
+    #[cfg(feature = "gzip")]
+    Gzip(gzip::Decoder<'a>),
+    #[cfg(feature = "snappy")]
+    Snappy(snappy::Decoder<'a>),
+    #[cfg(feature = "lz4")]
+    Lz4(lz4::Decoder<'a>),
+    #[cfg(feature = "zstd")]
+    Zstd(zstd::Decoder<'a>),
+}
+
+impl<'a> Stream<'a> {
+    /// The most bytes that one step of [`more`](Stream::more) makes room for; where a codec has blocks, a whole block.
+    const STEP_MAX: usize = 64 * 1024;
+
+    /// Opens a payload, of which no more than `limit` bytes may come out; see [`decompress`].
+    ///
+    /// # Errors
+    /// Those of [`decompress`] that the beginning of the payload shows.
+    pub(crate) fn open(
+        codec: Codec,
+        magic: Magic,
+        input: &'a [u8],
+        limit: usize,
+    ) -> Result<Stream<'a>, DecodeError> {
+        // Only lz4 asks for it, and that may be off.
+        let _ = magic;
+        let decoder = match codec {
+            Codec::None => Ok(Decoder::None(Some(input))),
+            #[cfg(feature = "gzip")]
+            Codec::Gzip => gzip::Decoder::open(input).map(Decoder::Gzip),
+            #[cfg(feature = "snappy")]
+            Codec::Snappy => snappy::Decoder::open(input).map(Decoder::Snappy),
+            #[cfg(feature = "lz4")]
+            Codec::Lz4 => lz4::Decoder::open(magic, input).map(Decoder::Lz4),
+            #[cfg(feature = "zstd")]
+            Codec::Zstd => zstd::Decoder::open(input).map(Decoder::Zstd),
+            #[allow(unreachable_patterns, reason = "reached only where a feature is off")]
+            _ => return Err(DecodeError::CodecDisabled { codec }),
+        };
+        decoder.map(|decoder| Stream { codec, limit, decoder }).map_err(|fault: Fault| fault.of(codec, limit))
+    }
+
+    /// Appends the next piece of what comes out to `window`, which may be none; whether there may be more. `before` is how
+    /// many bytes came out earlier and are no longer in `window`.
+    ///
+    /// # Errors
+    /// Those of [`decompress`]; the stream is of no more use.
+    pub(crate) fn more(&mut self, window: &mut Vec<u8>, before: usize) -> Result<bool, DecodeError> {
+        let limit = self.limit;
+        self.step_into(&mut Sink { start: 0, out: window, before, limit, step_max: Stream::STEP_MAX })
+    }
+
+    fn step_into(&mut self, sink: &mut Sink<'_>) -> Result<bool, DecodeError> {
+        let stepped = match &mut self.decoder {
+            Decoder::None(input) => input.take().map_or(Ok(()), |input| sink.copy(input)).map(|()| false),
+            #[cfg(feature = "gzip")]
+            Decoder::Gzip(decoder) => decoder.step(sink),
+            #[cfg(feature = "snappy")]
+            Decoder::Snappy(decoder) => decoder.step(sink),
+            #[cfg(feature = "lz4")]
+            Decoder::Lz4(decoder) => decoder.step(sink),
+            #[cfg(feature = "zstd")]
+            Decoder::Zstd(decoder) => decoder.step(sink),
+        };
+        stepped.map_err(|fault| fault.of(self.codec, self.limit))
+    }
+}
+
+impl fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("codec", &self.codec)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Appends `input` in compressed form to `out`.
@@ -133,8 +205,16 @@ enum Fault {
     TooLarge,
 }
 
-#[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
 impl Fault {
+    #[cold]
+    fn of(self, codec: Codec, limit: usize) -> DecodeError {
+        match self {
+            Fault::Broken { at, what } => DecodeError::codec(codec, what, at),
+            Fault::TooLarge => DecodeError::TooLarge { codec, limit },
+        }
+    }
+
+    #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
     #[cold]
     fn broken(at: usize, what: impl Into<Cow<'static, str>>) -> Fault {
         Fault::Broken { at, what: what.into() }
@@ -143,17 +223,25 @@ impl Fault {
 
 /// Where decompressed bytes go: the end of the caller's vector, and how many may be put there.
 ///
-/// Never more than `limit` bytes stand behind `start` when a codec returns.
+/// Never more than `limit` bytes stand behind `start` when a codec returns, those taken out of the vector before counted in.
 struct Sink<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
+    /// Bytes that were put there in earlier steps and are there no more.
+    before: usize,
     limit: usize,
+    /// The most room to be made at a time.
+    #[cfg_attr(
+        not(any(feature = "gzip", feature = "zstd")),
+        allow(dead_code, reason = "only these two ask")
+    )]
+    step_max: usize,
 }
 
 impl Sink<'_> {
     /// The bytes put there so far.
     fn produced(&self) -> usize {
-        self.out.len() - self.start
+        self.before + (self.out.len() - self.start)
     }
 
     /// The bytes that may still be put there.

@@ -75,7 +75,7 @@ pub use framing::{Framed, first_batch_size, frame};
 pub use number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, RelativeOffset, Sequence, Timestamp};
 pub use producer_snapshot::{SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};
 pub use record::{Header, Headers, Record};
-pub use records::Records;
+pub use records::{RecordStream, Records};
 pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
 pub use validate::{
     Assigned, BatchFault, LeaderRules, Levels, Origin, RecordFault, RecordFaultKind, Rejections,

@@ -1,5 +1,7 @@
 //! The records of a batch, one by one.
 
+mod stream;
+
 use std::iter::FusedIterator;
 
 use crate::batch::Batch;
@@ -10,6 +12,8 @@ use crate::error::{DecodeError, Expected, Found, Place};
 use crate::legacy::read as legacy;
 use crate::number::Sequence;
 use crate::record::{Fault, RawRecord, Record, take_record};
+
+pub use stream::RecordStream;
 
 /// The records of a batch in order; ends after the first error.
 ///
@@ -98,6 +102,17 @@ impl<'s> V2Records<'s> {
         if count < 0 {
             return Err(negative_count(count));
         }
+        Ok(V2Records::over(header, data, count))
+    }
+
+    /// The records of a batch that is not compressed, or has none.
+    fn uncompressed(batch: &Batch<'s>) -> Result<V2Records<'s>, DecodeError> {
+        let header = batch.header();
+        let count = header.raw_records_count();
+        if count < 0 {
+            return Err(negative_count(count));
+        }
+        let data = if count == 0 { &[] } else { &batch.as_bytes()[BATCH_OVERHEAD..] };
         Ok(V2Records::over(header, data, count))
     }
 

@@ -50,25 +50,43 @@ thread_local! {
 }
 
 /// Decodes all members.
-pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let mut inflater = Decompress::new(false);
-    let mut data = member_header(input, 0)?;
-    let mut buffered = data;
-    loop {
-        let (end, crc, size) = inflate(&mut inflater, input, data, sink)?;
-        let next = trailer(input, end, crc, size)?;
+pub(super) struct Decoder<'a> {
+    input: &'a [u8],
+    inflater: Decompress,
+    /// Checksum of what has come out of the member.
+    crc: Hasher,
+    at: usize,
+    /// Where the reader's buffer would end.
+    buffered: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn open(input: &'a [u8]) -> Result<Decoder<'a>, Fault> {
+        let at = member_header(input, 0)?;
+        Ok(Decoder { input, inflater: Decompress::new(false), crc: Hasher::new(), at, buffered: at })
+    }
+
+    /// Decodes some more; whether there may be more still.
+    pub(super) fn step(&mut self, sink: &mut Sink<'_>) -> Result<bool, Fault> {
+        if inflate(&mut self.inflater, self.input, &mut self.at, &mut self.crc, sink)? {
+            return Ok(true);
+        }
+        let (input, end) = (self.input, self.at);
+        let crc = std::mem::take(&mut self.crc).finalize();
+        let next = trailer(input, end, crc, self.inflater.total_out())?;
 
         // The buffer is filled again only when all of it has been taken.
-        buffered += end.saturating_sub(buffered).next_multiple_of(READER_BUFFER);
-        buffered = buffered.min(input.len());
-        let unread = buffered.saturating_sub(end);
-        if unread <= READER_IGNORES && input.len() <= buffered.max(next) {
-            return Ok(());
+        self.buffered += end.saturating_sub(self.buffered).next_multiple_of(READER_BUFFER);
+        self.buffered = self.buffered.min(input.len());
+        let unread = self.buffered.saturating_sub(end);
+        if unread <= READER_IGNORES && input.len() <= self.buffered.max(next) {
+            return Ok(false);
         }
-        let Ok(next_data) = member_header(input, next) else { return Ok(()) };
-        inflater.reset(false);
-        data = next_data;
-        buffered = buffered.max(data);
+        let Ok(next_data) = member_header(input, next) else { return Ok(false) };
+        self.inflater.reset(false);
+        self.at = next_data;
+        self.buffered = self.buffered.max(next_data);
+        Ok(true)
     }
 }
 
@@ -148,46 +166,42 @@ fn member_header(input: &[u8], at: usize) -> Result<usize, Fault> {
     Ok(at + len)
 }
 
-/// Decodes one deflate stream; returns its end in `input`, and the checksum and size of what came out.
+/// Decodes a piece of the deflate stream at `at`, which moves; whether there is more of it.
 fn inflate(
     inflater: &mut Decompress,
     input: &[u8],
-    begin: usize,
+    at: &mut usize,
+    crc: &mut Hasher,
     sink: &mut Sink<'_>,
-) -> Result<(usize, u32, u64), Fault> {
-    let mut crc = Hasher::new();
-    let mut at = begin;
-    loop {
-        let step = (input.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX).min(sink.room());
-        let (in_before, out_before) = (inflater.total_in(), inflater.total_out());
-        let (status, written) = if step == 0 {
-            // The stream may end here, or what comes out next is too much.
-            let mut beyond = [0];
-            let status = inflater.decompress(&input[at..], &mut beyond, FlushDecompress::None);
-            if inflater.total_out() > out_before {
-                return Err(Fault::TooLarge);
-            }
-            (status, 0)
-        } else {
-            let mut status = Ok(Status::Ok);
-            let before = sink.out.len();
-            let written = sink.fill(step, |room| {
-                status = inflater.decompress(&input[at..], room, FlushDecompress::None);
-                Ok::<_, Fault>((inflater.total_out() - out_before) as usize)
-            })?;
-            crc.update(&sink.out[before..]);
-            (status, written)
-        };
-        let taken = (inflater.total_in() - in_before) as usize;
-        at += taken;
-        match status {
-            Ok(Status::StreamEnd) => return Ok((at, crc.finalize(), inflater.total_out())),
-            Ok(_) if taken == 0 && written == 0 => {
-                return Err(Fault::broken(input.len(), "the deflate stream is cut"));
-            }
-            Ok(_) => {}
-            Err(error) => return Err(Fault::broken(at, error.to_string())),
+) -> Result<bool, Fault> {
+    let step = (input.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
+    let step = step.min(sink.step_max).min(sink.room());
+    let (in_before, out_before) = (inflater.total_in(), inflater.total_out());
+    let (status, written) = if step == 0 {
+        // The stream may end here, or what comes out next is too much.
+        let mut beyond = [0];
+        let status = inflater.decompress(&input[*at..], &mut beyond, FlushDecompress::None);
+        if inflater.total_out() > out_before {
+            return Err(Fault::TooLarge);
         }
+        (status, 0)
+    } else {
+        let mut status = Ok(Status::Ok);
+        let before = sink.out.len();
+        let written = sink.fill(step, |room| {
+            status = inflater.decompress(&input[*at..], room, FlushDecompress::None);
+            Ok::<_, Fault>((inflater.total_out() - out_before) as usize)
+        })?;
+        crc.update(&sink.out[before..]);
+        (status, written)
+    };
+    let taken = (inflater.total_in() - in_before) as usize;
+    *at += taken;
+    match status {
+        Ok(Status::StreamEnd) => Ok(false),
+        Ok(_) if taken == 0 && written == 0 => Err(Fault::broken(input.len(), "the deflate stream is cut")),
+        Ok(_) => Ok(true),
+        Err(error) => Err(Fault::broken(*at, error.to_string())),
     }
 }
 

@@ -54,16 +54,31 @@ const EXPANSION_MAX: usize = 255;
 /// What an ordinary block expands to at most. A first guess at the room that a block needs.
 const EXPANSION_GUESS: usize = 4;
 
-/// Decodes the frame at the beginning of `input`.
-pub(super) fn decompress(magic: Magic, input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let (frame, mut at) = Frame::read(magic, input)?;
-    loop {
+/// Decodes the frame at the beginning of its input.
+pub(super) struct Decoder<'a> {
+    input: &'a [u8],
+    frame: Frame,
+    at: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn open(magic: Magic, input: &'a [u8]) -> Result<Decoder<'a>, Fault> {
+        let (frame, at) = Frame::read(magic, input)?;
+        Ok(Decoder { input, frame, at })
+    }
+
+    /// Decodes a block; whether there may be another.
+    pub(super) fn step(&mut self, sink: &mut Sink<'_>) -> Result<bool, Fault> {
+        let Decoder { input, frame, mut at } = *self;
         let size = u32_at(input, at).ok_or_else(|| Fault::broken(input.len(), "no end mark"))?;
         let stored = size & BLOCK_STORED != 0;
         let size = (size & !BLOCK_STORED) as usize;
         at += BLOCK_SIZE_LEN;
         if size == 0 {
-            break;
+            if frame.content_checksum && input.len() - at < CHECKSUM_LEN {
+                return Err(Fault::broken(input.len(), "the content checksum is cut"));
+            }
+            return Ok(false);
         }
         if size > frame.block_len_max {
             let what = format!("block size {size}: at most {}", frame.block_len_max);
@@ -84,11 +99,9 @@ pub(super) fn decompress(magic: Magic, input: &[u8], sink: &mut Sink<'_>) -> Res
             }
             at += CHECKSUM_LEN;
         }
+        self.at = at;
+        Ok(true)
     }
-    if frame.content_checksum && input.len() - at < CHECKSUM_LEN {
-        return Err(Fault::broken(input.len(), "the content checksum is cut"));
-    }
-    Ok(())
 }
 
 /// Encodes one frame.
@@ -123,6 +136,7 @@ pub(super) fn compress(magic: Magic, input: &[u8], out: &mut BytesMut) -> Result
 }
 
 /// What a frame's header says.
+#[derive(Clone, Copy)]
 struct Frame {
     block_len_max: usize,
     block_checksums: bool,

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use bytes::{BufMut, BytesMut};
-use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
+use snap::raw::{Encoder, decompress_len, max_compress_len};
 
 use super::{Fault, Sink};
 
@@ -34,19 +34,32 @@ const EXPANSION_MAX: usize = 22;
 const BLOCK_LENGTH_LEN_MAX: usize = 5;
 
 /// Decodes all chunks, or the one raw block.
-pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
-    if input.is_empty() {
-        return Err(Fault::broken(0, "empty payload"));
+pub(super) struct Decoder<'a> {
+    input: &'a [u8],
+    /// Where the next chunk begins; 0 in front of a raw block.
+    at: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn open(input: &'a [u8]) -> Result<Decoder<'a>, Fault> {
+        if input.is_empty() {
+            return Err(Fault::broken(0, "empty payload"));
+        }
+        let raw = input.len() < HEADER_LEN || !input.starts_with(&MAGIC);
+        // The versions of the first header are not looked at.
+        Ok(Decoder { input, at: if raw { 0 } else { HEADER_LEN } })
     }
-    if input.len() < HEADER_LEN || !input.starts_with(&MAGIC) {
-        return block(input, 0, sink);
-    }
-    // The versions of the first header are not looked at.
-    let mut at = HEADER_LEN;
-    while let Some(length) = i32_at(input, at) {
+
+    /// Decodes a chunk; whether there may be another.
+    pub(super) fn step(&mut self, sink: &mut Sink<'_>) -> Result<bool, Fault> {
+        let Decoder { input, mut at } = *self;
+        if at == 0 {
+            return block(input, 0, sink).map(|()| false);
+        }
+        let Some(length) = i32_at(input, at) else { return Ok(false) };
         if length == MAGIC_AS_LENGTH {
-            at = further_header(input, at)?;
-            continue;
+            self.at = further_header(input, at)?;
+            return Ok(true);
         }
         let length = usize::try_from(length)
             .ok()
@@ -56,9 +69,9 @@ pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault>
         let chunk =
             input[at..].get(..length).ok_or_else(|| Fault::broken(input.len(), "the chunk is cut"))?;
         block(chunk, at, sink)?;
-        at += length;
+        self.at = at + length;
+        Ok(true)
     }
-    Ok(())
 }
 
 /// Encodes one stream.
@@ -111,7 +124,7 @@ fn block(block: &[u8], at: usize, sink: &mut Sink<'_>) -> Result<(), Fault> {
     if length > sink.room() {
         return Err(Fault::TooLarge);
     }
-    sink.fill(length, |room| Decoder::new().decompress(block, room)).map_err(broken)?;
+    sink.fill(length, |room| snap::raw::Decoder::new().decompress(block, room)).map_err(broken)?;
     Ok(())
 }
 

@@ -47,20 +47,69 @@ thread_local! {
 }
 
 /// Decodes all frames.
-pub(super) fn decompress(input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
-    if input.is_empty() {
-        return Ok(());
+pub(super) struct Decoder<'a> {
+    input: &'a [u8],
+    at: usize,
+    /// Lent by the thread until the decoder goes; none where there is nothing to decode.
+    context: Option<DCtx<'static>>,
+    /// Whether a frame has been begun and not ended.
+    inside: bool,
+    /// The end of the last whole frame.
+    whole_until: Option<usize>,
+}
+
+impl<'a> Decoder<'a> {
+    pub(super) fn open(input: &'a [u8]) -> Result<Decoder<'a>, Fault> {
+        let mut decoder = Decoder { input, at: 0, context: None, inside: false, whole_until: None };
+        if !input.is_empty() {
+            let kept = DECODER.try_with(Cell::take).ok().flatten();
+            decoder.context = kept.or_else(DCtx::try_create);
+            if decoder.context.is_none() {
+                return Err(Fault::broken(0, "no memory for a decompressor"));
+            }
+        }
+        Ok(decoder)
     }
-    let kept = DECODER.try_with(Cell::take).ok().flatten();
-    let Some(mut context) = kept.or_else(DCtx::try_create) else {
-        return Err(Fault::broken(0, "no memory for a decompressor"));
-    };
-    let decompressed = frames(&mut context, input, sink);
-    if context.sizeof() <= KEPT_LEN_MAX {
-        // Where the thread is being torn down there is nothing to keep it for.
-        let _ = DECODER.try_with(|kept| kept.set(Some(context)));
+
+    /// Decodes some more; whether there may be more still.
+    pub(super) fn step(&mut self, sink: &mut Sink<'_>) -> Result<bool, Fault> {
+        let (input, begin) = (self.input, self.at);
+        let Some(context) = &mut self.context else { return Ok(false) };
+        if !self.inside {
+            if begin == input.len() {
+                return Ok(false);
+            }
+            if window_len(&input[begin..]).is_some_and(|len| len > WINDOW_LEN_MAX) {
+                return Err(Fault::broken(begin, "a window beyond 128 MiB"));
+            }
+            reset(context.reset(ResetDirective::SessionOnly))?;
+            self.inside = true;
+        }
+        match piece(context, input, &mut self.at, sink)? {
+            Piece::Inside => {}
+            Piece::End => {
+                self.whole_until = Some(self.at);
+                self.inside = false;
+            }
+            Piece::Cut => {
+                let last_piece = (input.len() - 1) / PIECE_LEN * PIECE_LEN;
+                if self.whole_until.is_none_or(|end| end <= last_piece) {
+                    return Err(Fault::broken(input.len(), "the frame is cut"));
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
-    decompressed
+}
+
+impl Drop for Decoder<'_> {
+    fn drop(&mut self) {
+        if let Some(context) = self.context.take().filter(|context| context.sizeof() <= KEPT_LEN_MAX) {
+            // Where the thread is being torn down there is nothing to keep it for.
+            let _ = DECODER.try_with(|kept| kept.set(Some(context)));
+        }
+    }
 }
 
 /// Encodes one frame at `level`, `None` being 3.
@@ -80,47 +129,36 @@ pub(super) fn compress(
     compressed.map_err(|code| get_error_name(code).into())
 }
 
-fn frames(context: &mut DCtx<'_>, input: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let mut source = InBuffer::around(input);
-    let mut whole_until = None;
-    while source.pos() < input.len() {
-        let begin = source.pos();
-        if window_len(&input[begin..]).is_some_and(|len| len > WINDOW_LEN_MAX) {
-            return Err(Fault::broken(begin, "a window beyond 128 MiB"));
-        }
-        reset(context.reset(ResetDirective::SessionOnly))?;
-        if one_frame(context, &mut source, sink)? {
-            whole_until = Some(source.pos());
-            continue;
-        }
-        let last_piece = (input.len() - 1) / PIECE_LEN * PIECE_LEN;
-        if whole_until.is_none_or(|end| end <= last_piece) {
-            return Err(Fault::broken(input.len(), "the frame is cut"));
-        }
-    }
-    Ok(())
+/// Where in a frame a piece of it ended.
+enum Piece {
+    Inside,
+    End,
+    /// All input has been taken, and more was wanted.
+    Cut,
 }
 
-/// Decodes what there is of the frame at the source's position; returns whether it is whole.
-fn one_frame(context: &mut DCtx<'_>, source: &mut InBuffer<'_>, sink: &mut Sink<'_>) -> Result<bool, Fault> {
-    loop {
-        // One byte beyond the limit tells a payload that fits from one that does not.
-        let step = (source.src.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
-        sink.out.reserve(step.min(sink.room().saturating_add(1)));
-        let before = sink.out.len();
-        let mut destination = OutBuffer::around_pos(&mut *sink.out, before);
-        let hint = context.decompress_stream(&mut destination, source);
-        let full = destination.pos() == destination.capacity();
-        if sink.produced() > sink.limit {
-            sink.out.truncate(sink.start + sink.limit);
-            return Err(Fault::TooLarge);
-        }
-        match hint {
-            Ok(0) => return Ok(true),
-            Ok(_) if source.pos() == source.src.len() && !full => return Ok(false),
-            Ok(_) => {}
-            Err(code) => return Err(Fault::broken(source.pos(), get_error_name(code))),
-        }
+/// Decodes a piece of the frame at `at`, which moves.
+fn piece(context: &mut DCtx<'_>, input: &[u8], at: &mut usize, sink: &mut Sink<'_>) -> Result<Piece, Fault> {
+    // One byte beyond the limit tells a payload that fits from one that does not.
+    let step = (input.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
+    let step = step.min(sink.step_max).min(sink.room().saturating_add(1));
+    sink.out.reserve(step);
+    let before = sink.out.len();
+    let mut source = InBuffer { src: input, pos: *at };
+    let mut destination = OutBuffer::around_pos(&mut *sink.out, before);
+    let hint = context.decompress_stream(&mut destination, &mut source);
+    let full = destination.pos() == destination.capacity();
+    *at = source.pos();
+    if sink.produced() > sink.limit {
+        let fitting = sink.limit.saturating_sub(sink.before);
+        sink.out.truncate(sink.start + fitting);
+        return Err(Fault::TooLarge);
+    }
+    match hint {
+        Ok(0) => Ok(Piece::End),
+        Ok(_) if *at == input.len() && !full => Ok(Piece::Cut),
+        Ok(_) => Ok(Piece::Inside),
+        Err(code) => Err(Fault::broken(*at, get_error_name(code))),
     }
 }
 

@@ -213,6 +213,11 @@ impl<'s> Wrapped<'s> {
         })
     }
 
+    /// The walk without its bytes.
+    pub(crate) fn into_walk(self) -> Walk {
+        Walk { at: self.entries.at, base: self.base, append_time: self.append_time, ended: self.ended }
+    }
+
     /// The offset of the first message.
     pub(crate) fn first_offset(mut self) -> Result<Offset, DecodeError> {
         match self.next_message() {
@@ -269,6 +274,26 @@ impl<'s> Wrapped<'s> {
         let record = self.record(offset, &message);
         self.ended = record.is_err();
         Some(record)
+    }
+}
+
+/// How far a walk over the messages of a wrapper has come, the bytes apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    at: usize,
+    base: i64,
+    append_time: Option<i64>,
+    ended: bool,
+}
+
+impl Walk {
+    /// The next record; `data` is always what the wrapper was decompressed into.
+    pub(crate) fn next<'s>(&mut self, data: &'s [u8]) -> Option<Result<Record<'s>, DecodeError>> {
+        let Walk { at, base, append_time, ended } = *self;
+        let mut messages = Wrapped { entries: Entries { data, at }, base, append_time, ended };
+        let record = messages.next();
+        (self.at, self.ended) = (messages.entries.at, messages.ended);
+        record
     }
 }
 

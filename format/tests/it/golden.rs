@@ -7,13 +7,14 @@ use bytes::BytesMut;
 use flate2::read::MultiGzDecoder;
 use kseg_format::legacy::{self, LegacyOptions, LegacyRecord};
 use kseg_format::{
-    Batch, BatchOptions, Codec, ControlKey, ControlType, EndTransactionMarker, LeaderEpoch, Magic, Offset,
-    Producer, ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType, kraft,
+    Batch, BatchOptions, Batches, Codec, ControlKey, ControlType, DecodeError, EndTransactionMarker,
+    LeaderEpoch, Magic, Offset, Producer, ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp,
+    TimestampType, kraft,
 };
 use serde_json::Value;
 
 use crate::describe::{describe, from_base64};
-use crate::support::LIMIT;
+use crate::support::{LIMIT, Owned};
 
 struct Line {
     number: usize,
@@ -86,6 +87,34 @@ fn what_kafka_reads_is_read_and_what_it_refuses_is_refused() {
         }
     }
     assert!(wrong.is_empty(), "{} lines differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_stream_of_records_reads_what_records_read_and_refuses_what_they_refuse() {
+    let (mut batches, mut refused) = (0, 0);
+    for line in lines() {
+        for batch in Batches::new(&line.bytes) {
+            let Ok(batch) = batch else { continue };
+            let mut scratch = Vec::new();
+            let whole: Result<Vec<_>, DecodeError> = batch
+                .records(&mut scratch, LIMIT)
+                .and_then(|records| records.map(|r| r.map(|r| Owned::of(&r))).collect());
+            let streamed = batch.stream_records(LIMIT).and_then(|mut stream| {
+                let mut rows = Vec::new();
+                while let Some(record) = stream.next() {
+                    rows.push(Owned::of(&record?));
+                }
+                Ok(rows)
+            });
+            match (&whole, &streamed) {
+                (Ok(whole), Ok(streamed)) => assert_eq!(whole, streamed, "line {}", line.number),
+                (Err(_), Err(_)) => refused += 1,
+                _ => panic!("line {}: {whole:?} and {streamed:?}", line.number),
+            }
+            batches += 1;
+        }
+    }
+    assert!(batches > 1000 && refused > 300, "{batches} {refused}");
 }
 
 /// A described batch of magic 2, built from its description with this codec.

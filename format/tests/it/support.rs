@@ -27,7 +27,7 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    fn of(record: &Record<'_>) -> Owned {
+    pub(crate) fn of(record: &Record<'_>) -> Owned {
         Owned {
             offset: record.offset().get(),
             timestamp: record.timestamp().map(Timestamp::get),

@@ -1,0 +1,225 @@
+//! The records of a batch, decompressed as they are asked for.
+
+use crate::batch::Batch;
+use crate::batch::header::BATCH_OVERHEAD;
+use crate::codec::{Codec, Magic};
+use crate::compression::Stream;
+use crate::error::DecodeError;
+use crate::legacy::read as legacy;
+use crate::record::Record;
+use crate::varint::{self, VarintFault};
+
+use super::{Inner, Records, V2Records, negative_count};
+
+/// The records of a batch in order, of which no more is decompressed at a time than the codec gives at once: a block (snappy
+/// 32 KiB, lz4 64 KiB), or 64 KiB, and as much more as one record needs. Ends after the first error.
+///
+/// What [`Batch::records`] reads this reads, and refuses what that refuses, but later: records in front of a fault of the
+/// codec are handed out. It is the slower of the two where the whole batch fits the caches. A legacy wrapper, whose
+/// offsets hang on its last message, is decompressed whole.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{Batch, BatchOptions, RecordBatchBuilder};
+///
+/// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+/// builder.append(None, None, Some(b"one"), &[])?;
+/// builder.append(None, None, Some(b"two"), &[])?;
+/// let mut bytes = BytesMut::new();
+/// builder.finish(&mut bytes)?;
+///
+/// let mut stream = Batch::parse(&bytes)?.stream_records(1 << 20)?;
+/// let mut values = Vec::new();
+/// while let Some(record) = stream.next() {
+///     values.extend_from_slice(record?.value().unwrap_or_default());
+/// }
+/// assert_eq!(values, b"onetwo");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: Kafka `DefaultRecordBatch.streamingIterator`.
+#[derive(Debug)]
+pub struct RecordStream<'a> {
+    source: Source<'a>,
+    /// Decompressed bytes that have not been taken yet, behind some that have.
+    window: Vec<u8>,
+    /// How many bytes of the window have been taken.
+    taken: usize,
+    /// How many bytes came out in front of the window.
+    dropped: usize,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one stands in each stream, and a stream is not moved about")]
+enum Source<'a> {
+    /// Nothing is compressed.
+    Plain(Records<'a>),
+    /// The codec, until it has given all, and the state of a walk over nothing.
+    Compressed(Option<Stream<'a>>, V2Records<'static>),
+    /// The state of a walk over the window.
+    Wrapper(legacy::Walk),
+}
+
+impl<'a> RecordStream<'a> {
+    pub(crate) fn open(batch: &Batch<'a>, limit: usize) -> Result<RecordStream<'a>, DecodeError> {
+        let header = batch.header();
+        let codec = header.codec()?;
+        let count = header.raw_records_count();
+        let mut window = Vec::new();
+        let source = if header.magic() != Magic::V2 && codec != Codec::None {
+            Source::Wrapper(legacy::Wrapped::open(batch, &mut window, limit)?.into_walk())
+        } else if codec == Codec::None || count == 0 {
+            // An empty vector as a scratch that stays empty.
+            Source::Plain(match header.magic() {
+                Magic::V2 => Records::new(Inner::V2(V2Records::uncompressed(batch)?)),
+                _ => Records::new(Inner::Single(legacy::Single::open(batch))),
+            })
+        } else {
+            // zstd, unlike the others, is not opened before the count is looked at.
+            if codec == Codec::Zstd && count < 0 {
+                return Err(negative_count(count));
+            }
+            let payload = &batch.as_bytes()[BATCH_OVERHEAD..];
+            let stream = Stream::open(codec, header.magic(), payload, limit)?;
+            if count < 0 {
+                return Err(negative_count(count));
+            }
+            Source::Compressed(Some(stream), V2Records::over(header, &[], count))
+        };
+        Ok(RecordStream { source, window, taken: 0, dropped: 0 })
+    }
+
+    /// The next record; it lends from the stream.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the records lend from the stream, which an iterator's cannot"
+    )]
+    pub fn next(&mut self) -> Option<Result<Record<'_>, DecodeError>> {
+        match &mut self.source {
+            Source::Plain(records) => records.next(),
+            Source::Wrapper(walk) => walk.next(&self.window),
+            Source::Compressed(stream, state) => {
+                if let Err(error) =
+                    fill(stream, state.left > 0, &mut self.window, &mut self.taken, &mut self.dropped)
+                {
+                    (state.left, state.ended) = (0, true);
+                    return Some(Err(error));
+                }
+                let mut records = V2Records {
+                    data: &self.window[self.taken..],
+                    total: self.dropped + self.window.len(),
+                    ..state.clone()
+                };
+                let record = records.next();
+                (state.left, state.ended) = (records.left, records.ended);
+                self.taken = self.window.len() - records.data.len();
+                record
+            }
+        }
+    }
+}
+
+/// Decompresses until a whole record is in the window, or, where none is wanted, any byte; or there is no more.
+fn fill(
+    stream: &mut Option<Stream<'_>>,
+    wanted: bool,
+    window: &mut Vec<u8>,
+    taken: &mut usize,
+    dropped: &mut usize,
+) -> Result<(), DecodeError> {
+    while let Some(open) = stream {
+        let rest = &window[*taken..];
+        if if wanted { has_record(rest) } else { !rest.is_empty() } {
+            break;
+        }
+        window.drain(..*taken);
+        *dropped += std::mem::take(taken);
+        match open.more(window, *dropped) {
+            Ok(true) => {}
+            Ok(false) => *stream = None,
+            Err(error) => {
+                *stream = None;
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether these bytes begin with a whole record, or with something that more bytes do not make one.
+fn has_record(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    match varint::take_i32(&mut rest) {
+        Ok(length) => usize::try_from(length).is_ok_and(|length| length <= rest.len()) || length < 0,
+        Err(VarintFault::End) => false,
+        Err(VarintFault::Overlong) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::batch::builder::{BatchOptions, RecordBatchBuilder};
+
+    #[test]
+    fn little_of_a_large_batch_is_held() {
+        for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+            let options = BatchOptions { codec, ..BatchOptions::default() };
+            let mut builder = RecordBatchBuilder::new(options);
+            for n in 0..2000u32 {
+                let value = [n.to_be_bytes(); 2000].concat();
+                builder.append(None, None, Some(&value), &[]).unwrap();
+            }
+            let mut bytes = BytesMut::new();
+            builder.finish(&mut bytes).unwrap();
+            let batch = Batch::parse(&bytes).unwrap();
+            let mut stream = batch.stream_records(64 << 20).unwrap();
+            let mut count = 0;
+            while let Some(record) = stream.next() {
+                assert_eq!(record.unwrap().value().unwrap()[..4], u32::to_be_bytes(count));
+                count += 1;
+                assert!(stream.window.capacity() < 512 * 1024, "{codec}: {}", stream.window.capacity());
+            }
+            assert_eq!(count, 2000);
+            assert!(stream.next().is_none());
+        }
+    }
+
+    #[test]
+    fn the_limit_counts_what_is_no_longer_held() {
+        for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled() && *codec != Codec::None) {
+            let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+            for _ in 0..100 {
+                builder.append(None, None, Some(&[7; 10_000]), &[]).unwrap();
+            }
+            let mut bytes = BytesMut::new();
+            builder.finish(&mut bytes).unwrap();
+            let batch = Batch::parse(&bytes).unwrap();
+            let size = builder_size(&bytes);
+            let read = |limit: usize| {
+                let mut stream = batch.stream_records(limit).unwrap();
+                let mut count = 0;
+                loop {
+                    match stream.next() {
+                        Some(Ok(_)) => count += 1,
+                        Some(Err(error)) => return (count, Some(error)),
+                        None => return (count, None),
+                    }
+                }
+            };
+            assert_eq!(read(size), (100, None), "{codec}");
+            let (count, error) = read(size - 1);
+            assert!(count < 100, "{codec}");
+            assert_eq!(error, Some(DecodeError::TooLarge { codec, limit: size - 1 }));
+        }
+    }
+
+    /// The bytes of a batch's records decompressed.
+    fn builder_size(bytes: &[u8]) -> usize {
+        let mut scratch = Vec::new();
+        let records = Batch::parse(bytes).unwrap().records(&mut scratch, usize::MAX).unwrap();
+        records.map(|record| record.unwrap().size()).sum()
+    }
+}
