@@ -25,6 +25,7 @@ use bytes::Bytes;
 use crate::error::IoError;
 use crate::map::MappedRegion;
 use crate::op::Op;
+use crate::plan::AppendPlan;
 use crate::ticket::Ticket;
 
 /// An engine: how files are named, opened and written. Chosen at run time, shared by everything that stands on it.
@@ -278,11 +279,14 @@ pub struct FileCaps {
     pub descriptor: bool,
     /// Writes behind the end may be in flight at the same time and overlap.
     pub parallel_append: bool,
+    /// How it is best appended to.
+    pub plan: AppendPlan,
 }
 
 impl FileCaps {
     /// Nothing beyond the required.
-    pub const NONE: FileCaps = FileCaps { write_through: false, descriptor: false, parallel_append: false };
+    pub const NONE: FileCaps =
+        FileCaps { write_through: false, descriptor: false, parallel_append: false, plan: AppendPlan::PLAIN };
 }
 
 /// Writes all of `data` at `at`, going on after short writes, and returns how many calls it took.

@@ -7,16 +7,20 @@
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Weak};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::backend::MapAccess;
 use crate::map::{MappedRegion, Mapping, View};
 use crate::sync::{Ordering, real};
+
+/// How long a view waits for writes that are going on.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Device and inode number.
 type Key = (u64, u64);
@@ -41,11 +45,12 @@ struct Maps {
     last_id: u64,
 }
 
-/// A write that is going on; while it lives, no view comes into being.
+/// A write that is going on; while it lives, no view comes into being. Borrows the inode, or where the write outlives
+/// the call, owns a handle of it.
 #[derive(Debug)]
-pub(crate) struct Writing<'a>(&'a Inode);
+pub(crate) struct Writing<I: Deref<Target = Inode>>(I);
 
-impl Drop for Writing<'_> {
+impl<I: Deref<Target = Inode>> Drop for Writing<I> {
     fn drop(&mut self) {
         // Pairs with the load in `map_bytes`: who sees the count fall sees the write done.
         self.0.writers.fetch_sub(1, Ordering::Release);
@@ -71,12 +76,12 @@ impl Inode {
     }
 
     /// Announces a write of bytes at and behind `at`, for as long as the result lives. Takes no lock.
-    pub(crate) fn writing(&self, at: u64) -> io::Result<Writing<'_>> {
+    pub(crate) fn writing<I: Deref<Target = Inode>>(this: I, at: u64) -> io::Result<Writing<I>> {
         // Either this write sees the view's mark, or the view sees this write: both announce themselves before they
         // look, with sequentially consistent accesses, in `map_bytes` and here.
-        self.writers.fetch_add(1, Ordering::SeqCst);
-        let writing = Writing(self);
-        if at < self.frozen.load(Ordering::SeqCst) {
+        this.writers.fetch_add(1, Ordering::SeqCst);
+        let writing = Writing(this);
+        if at < writing.0.frozen.load(Ordering::SeqCst) {
             return Err(busy("a live view shows these bytes"));
         }
         Ok(writing)
@@ -117,8 +122,14 @@ impl Inode {
         Ok(MappedRegion::file(mapping, len, access))
     }
 
-    /// Lends out `range` of `file`, whose inode this is. Waits for writes that are going on.
-    pub(crate) fn map_bytes(self: &Arc<Self>, file: &File, range: Range<u64>) -> io::Result<Bytes> {
+    /// Lends out `range` of `file`, whose inode this is. Waits for writes that are going on, with `pause` between two
+    /// looks at them: what makes them finish, if somebody must. Gives up after [`WAIT_MAX`].
+    pub(crate) fn map_bytes(
+        self: &Arc<Self>,
+        file: &File,
+        range: Range<u64>,
+        pause: impl Fn(),
+    ) -> io::Result<Bytes> {
         let mut maps = self.maps.lock();
         if range.start > range.end {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the range ends before it begins"));
@@ -136,11 +147,16 @@ impl Inode {
         maps.views.push((id, range.clone()));
         // Pairs with `writing`, see there.
         self.frozen.store(maps.frozen(), Ordering::SeqCst);
-        while self.writers.load(Ordering::SeqCst) != 0 {
-            real::yield_now();
-        }
         // Not while a view may be dropped: that takes the lock.
         drop(maps);
+        let begin = Instant::now();
+        while self.writers.load(Ordering::SeqCst) != 0 {
+            pause();
+            if begin.elapsed() > WAIT_MAX {
+                self.thaw(id);
+                return Err(busy("writes to the file do not come to an end"));
+            }
+        }
         match View::new(file, range, Arc::clone(self), id) {
             Ok(view) => Ok(Bytes::from_owner(view)),
             Err(error) => {

@@ -1,7 +1,8 @@
 //! Append-only files over interchangeable I/O backends, with marks for what is accepted, stable and durable.
 //!
-//! A [`Backend`] is an engine, chosen at run time by a value: [`open`]`("std")` for files of the operating system,
-//! [`open`]`("memory")` for a file system in memory. It opens [`RawFile`]s, on which operations are submitted at
+//! A [`Backend`] is an engine with a cache mode and options, chosen at run time by a value, [`BackendSpec`]:
+//! [`open`]`("std")` for files of the operating system, `"uring+direct"` for the same through an io_uring and past the
+//! page cache, `"memory"` for a file system in memory. It opens [`RawFile`]s, on which operations are submitted at
 //! positions, and has a [`Namespace`] for directories and whole small files. Above a file stands an [`Appender`],
 //! whose [`Marks`] tell what was accepted, what the file itself returns, and what survives power loss; after a failed
 //! sync it is fenced and acknowledges nothing any more.
@@ -34,13 +35,18 @@
 //! - `testing`: `conformance`, the suite that every engine passes, `Metered`, which counts calls, `Faulty`, which
 //!   makes them fail, `Watched`, which tells of each, and `PowerLoss`, a backend in memory whose power can be cut.
 
+#[allow(unsafe_code, reason = "memory at chosen addresses")]
+mod aligned;
 mod appender;
 mod backend;
+mod commit;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod direct;
 mod error;
 #[cfg(feature = "testing")]
 mod fault;
+mod flights;
 #[cfg(feature = "testing")]
 mod hook;
 mod inode;
@@ -52,15 +58,25 @@ mod memory;
 #[cfg(feature = "testing")]
 mod metered;
 mod op;
+mod options;
+mod plain;
+mod plan;
 #[cfg(feature = "testing")]
 mod power;
+mod probe;
+mod queued;
+mod slots;
+mod space;
 mod spec;
 mod std_file;
 mod std_names;
 mod sync;
 #[allow(unsafe_code, reason = "a system call without a safe wrapper")]
 mod sys;
+mod tail;
 mod ticket;
+#[cfg(target_os = "linux")]
+mod uring;
 #[cfg(feature = "testing")]
 mod watched;
 
@@ -69,15 +85,23 @@ pub use crate::{
     backend::{
         Align, Backend, Entry, FileCaps, Held, Kind, MapAccess, Namespace, OpenHow, RawFile, Stat, write_all,
     },
+    commit::Durability,
     error::{IoError, Verdict},
     map::MappedRegion,
     marks::Marks,
     memory::MemoryBackend,
     op::{Advice, Done, Gather, Op, Reserve, Through},
-    spec::{BackendSpec, SpecError, open},
+    options::Options,
+    plan::{AppendPlan, Space},
+    probe::Unavailable,
+    slots::SlotTable,
+    spec::{BackendSpec, Cache, Engine, Opened, SpecError, open},
     std_file::StdBackend,
     ticket::{Completer, Ticket},
 };
+
+#[cfg(target_os = "linux")]
+pub use crate::uring::UringBackend;
 
 #[cfg(feature = "testing")]
 pub use crate::{

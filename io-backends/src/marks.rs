@@ -16,6 +16,7 @@ pub struct Marks {
     stable: AtomicU64,
     durable: AtomicU64,
     fenced: AtomicBool,
+    cuts: AtomicU64,
     first: Mutex<Option<Arc<IoError>>>,
 }
 
@@ -27,6 +28,7 @@ impl Marks {
             stable: AtomicU64::new(len),
             durable: AtomicU64::new(0),
             fenced: AtomicBool::new(false),
+            cuts: AtomicU64::new(0),
             first: Mutex::new(None),
         }
     }
@@ -67,6 +69,18 @@ impl Marks {
         self.accepted.store(to, Ordering::Release);
     }
 
+    /// Bytes up to `to` are taken, and the appender returns them.
+    pub(crate) fn take(&self, to: u64) {
+        // Pairs with the load in `accepted`.
+        self.accepted.store(to, Ordering::Release);
+    }
+
+    /// Bytes up to `to`, which were accepted, are in the file. One thread at a time.
+    pub(crate) fn settle(&self, to: u64) {
+        // Pairs with the load in `stable`.
+        self.stable.store(to, Ordering::Release);
+    }
+
     /// Bytes up to `to` are durable. One sync at a time.
     pub(crate) fn sync_to(&self, to: u64) {
         // Pairs with the load in `durable`.
@@ -75,9 +89,18 @@ impl Marks {
 
     /// The file was cut to `len`, of which `durable` bytes are durable. No append and no sync is going on.
     pub(crate) fn cut(&self, len: u64, durable: u64) {
+        // First, so that whoever finds lower marks, or bytes appended afterwards, finds the cut. Pairs with the load
+        // in `cuts`.
+        self.cuts.fetch_add(1, Ordering::Release);
         self.durable.store(durable, Ordering::Release);
         self.stable.store(len, Ordering::Release);
         self.accepted.store(len, Ordering::Release);
+    }
+
+    /// How often the file was cut.
+    pub(crate) fn cuts(&self) -> u64 {
+        // Pairs with the addition in `cut`.
+        self.cuts.load(Ordering::Acquire)
     }
 
     /// Sets the fence, unless it is set, and gives the error back as the operation's own.

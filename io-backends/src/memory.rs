@@ -159,7 +159,7 @@ impl RawFile for MemoryFile {
     }
 
     fn caps(&self) -> FileCaps {
-        FileCaps { write_through: true, descriptor: false, parallel_append: false }
+        FileCaps { write_through: true, descriptor: false, ..FileCaps::NONE }
     }
 
     fn submit(&self, op: Op) -> Ticket {

@@ -98,7 +98,7 @@ pub enum Reserve {
     Zeroed,
 }
 
-/// How a range is going to be read: a hint that changes no result. Complete for `posix_fadvise`.
+/// How a range is going to be used: a hint that changes no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
@@ -112,6 +112,9 @@ pub enum Advice {
     WillNeed,
     /// Not again: clean pages may leave the cache.
     DontNeed,
+    /// Not about reading: what was written there may go to the device now, without anybody waiting. Makes nothing
+    /// durable.
+    WriteBack,
 }
 
 /// An operation on one file, as given to [`RawFile::submit`](crate::RawFile::submit).

@@ -1,42 +1,229 @@
-//! [`BackendSpec`]: an engine as a value, from text and to text.
+//! [`BackendSpec`]: an engine with its options as a value, from text and to text.
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::backend::Backend;
+use crate::error::IoError;
 use crate::memory::MemoryBackend;
-use crate::std_file::StdBackend;
+use crate::options::Options;
+use crate::plan::{AppendPlan, Space};
+use crate::probe::{self, Unavailable};
+use crate::std_file::{FileModes, StdBackend};
 
-/// Which engine, as it is named on a command line: `std`, `memory`.
+/// Who does the work of a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum BackendSpec {
-    /// Files of the operating system through the page cache. The default.
+pub enum Engine {
+    /// Files of the operating system; each call is done by the thread that asks for it. The default.
     #[default]
     Std,
+    /// Files of the operating system, written through an io_uring.
+    Uring,
     /// Files in this process's memory, for as long as the backend lives.
     Memory,
+    /// The best of the others that can be had where the files are: `uring+direct`, else `std+direct`, else `std`.
+    Auto,
+}
+
+/// What written bytes do to the page cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cache {
+    /// They go through it and stay. The default.
+    #[default]
+    Buffered,
+    /// They go past it: O_DIRECT.
+    Direct,
+    /// They go through it and leave it: `RWF_DONTCACHE`.
+    DontCache,
+}
+
+/// Which engine, and how: what a command line names.
+///
+/// It parses from, and prints as, an engine's name, `+` and a cache mode, and options behind commas:
+/// `std`, `std+direct`, `std+dontcache`, `uring`, `uring+direct,depth=16`, `memory`, `auto`. See [`Options`].
+///
+/// ```
+/// use kseg_io_backends::BackendSpec;
+///
+/// let spec: BackendSpec = "uring+direct,depth=16,zeroed=1m".parse().unwrap();
+/// assert_eq!(spec.options.depth, Some(16));
+/// assert_eq!(spec.to_string(), "uring+direct,depth=16,zeroed=1m");
+/// assert!("std,depth=0".parse::<BackendSpec>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct BackendSpec {
+    /// Who does the work.
+    pub engine: Engine,
+    /// What becomes of the page cache.
+    pub cache: Cache,
+    /// The rest.
+    pub options: Options,
+}
+
+/// Names, engines and cache modes, in the order in which comparisons list them.
+const NAMES: [(&str, Engine, Cache); 8] = [
+    ("std", Engine::Std, Cache::Buffered),
+    ("std+direct", Engine::Std, Cache::Direct),
+    ("std+dontcache", Engine::Std, Cache::DontCache),
+    ("uring", Engine::Uring, Cache::Buffered),
+    ("uring+direct", Engine::Uring, Cache::Direct),
+    ("uring+dontcache", Engine::Uring, Cache::DontCache),
+    ("memory", Engine::Memory, Cache::Buffered),
+    ("auto", Engine::Auto, Cache::Buffered),
+];
+
+/// A backend, and what it is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Opened {
+    /// The backend.
+    pub backend: Arc<dyn Backend>,
+    /// What it is: the same as was asked for, but for `auto`.
+    pub got: BackendSpec,
+    /// What `auto` could not have before it took this, in the order of its wishes.
+    pub passed_over: Vec<(BackendSpec, SpecError)>,
 }
 
 impl BackendSpec {
-    /// Every engine there is, in the order in which comparisons list them.
-    pub const ALL: &'static [BackendSpec] = &[BackendSpec::Std, BackendSpec::Memory];
+    /// The specifications without options that there are, in the order in which comparisons list them.
+    pub fn all() -> impl Iterator<Item = BackendSpec> {
+        NAMES.iter().map(|(_, engine, cache)| BackendSpec::new(*engine, *cache))
+    }
 
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            BackendSpec::Std => "std",
-            BackendSpec::Memory => "memory",
+    /// An engine and a cache mode, without options.
+    pub fn new(engine: Engine, cache: Cache) -> Self {
+        Self { engine, cache, options: Options::default() }
+    }
+
+    /// Many specifications, separated by commas as their options are: `std,uring+direct,depth=16,memory` are three.
+    ///
+    /// # Errors
+    /// Of the first that is none.
+    pub fn parse_list(text: &str) -> Result<Vec<BackendSpec>, SpecError> {
+        let mut each: Vec<String> = Vec::new();
+        for item in text.split(',').map(str::trim) {
+            match each.last_mut() {
+                Some(last) if item.contains('=') => {
+                    last.push(',');
+                    last.push_str(item);
+                }
+                _ => each.push(item.to_owned()),
+            }
+        }
+        each.iter().map(|item| item.parse()).collect()
+    }
+
+    /// A backend of this kind, for files in the current directory and on file systems like its. Each of `memory` begins
+    /// empty.
+    ///
+    /// # Errors
+    /// As [`open_in`](Self::open_in), but that nothing is known of the file system.
+    pub fn open(self) -> Result<Opened, SpecError> {
+        self.open_at(None)
+    }
+
+    /// A backend of this kind, for files below `dir`, which is asked what it can do. Each of `memory` begins empty.
+    ///
+    /// # Errors
+    /// What was asked for by name cannot be had here: [`SpecError::unavailable`] says why, and what would help. `auto`
+    /// takes the next best instead.
+    pub fn open_in(self, dir: &Path) -> Result<Opened, SpecError> {
+        self.open_at(Some(dir))
+    }
+
+    fn open_at(self, dir: Option<&Path>) -> Result<Opened, SpecError> {
+        if self.engine != Engine::Auto {
+            let backend = self.make(dir)?;
+            return Ok(Opened { backend, got: self, passed_over: Vec::new() });
+        }
+        let wishes =
+            [(Engine::Uring, Cache::Direct), (Engine::Std, Cache::Direct), (Engine::Std, Cache::Buffered)];
+        let mut passed_over = Vec::new();
+        for (engine, cache) in wishes {
+            let got = BackendSpec { engine, cache, options: self.options };
+            match got.make(Some(dir.unwrap_or(Path::new(".")))) {
+                Ok(backend) => return Ok(Opened { backend, got, passed_over }),
+                Err(error) => passed_over.push((got, error)),
+            }
+        }
+        Err(passed_over.pop().expect("wishes were refused").1)
+    }
+
+    fn make(self, dir: Option<&Path>) -> Result<Arc<dyn Backend>, SpecError> {
+        let modes = FileModes {
+            direct: self.cache == Cache::Direct,
+            dont_cache: self.cache == Cache::DontCache,
+            plan: self.plan(),
+        };
+        let refused = |unavailable| SpecError { given: self.to_string(), why: Why::Unavailable(unavailable) };
+        if let Some(dir) = dir.filter(|_| modes.direct || modes.dont_cache) {
+            probe::directory(dir, modes.direct, modes.dont_cache).map_err(|error| self.no_place(error))?;
+        }
+        match self.engine {
+            Engine::Std | Engine::Auto => Ok(Arc::new(StdBackend::with(self.to_string(), modes))),
+            #[cfg(target_os = "linux")]
+            Engine::Uring => {
+                let entries = self.options.entries.unwrap_or(64);
+                let backend = crate::uring::UringBackend::with(self.to_string(), modes, entries);
+                Ok(Arc::new(backend.map_err(refused)?))
+            }
+            #[cfg(not(target_os = "linux"))]
+            Engine::Uring => Err(refused(Unavailable {
+                what: "io_uring",
+                probe: "the operating system",
+                errno: None,
+                remedy: "it takes Linux",
+            })),
+            Engine::Memory => Ok(Arc::new(MemoryBackend::new())),
         }
     }
 
-    /// A backend of this kind. Each of `memory` begins empty.
-    pub fn open(self) -> Arc<dyn Backend> {
-        match self {
-            BackendSpec::Std => Arc::new(StdBackend::new()),
-            BackendSpec::Memory => Arc::new(MemoryBackend::new()),
+    #[cold]
+    fn no_place(self, error: IoError) -> SpecError {
+        let unavailable = error.io_error().get_ref().and_then(|error| error.downcast_ref::<Unavailable>());
+        let why = match unavailable {
+            Some(unavailable) => Why::Unavailable(unavailable.clone()),
+            None => Why::Place(error.to_string()),
+        };
+        SpecError { given: self.to_string(), why }
+    }
+
+    /// How files of this kind are appended to.
+    fn plan(self) -> AppendPlan {
+        let Options { depth, chunk, tail, preallocate, zeroed, dsync, write_behind, .. } = self.options;
+        let direct = self.cache == Cache::Direct;
+        let base = match (self.engine, direct) {
+            (Engine::Uring, false) => {
+                AppendPlan { space: Space::Blocks(1 << 20), depth: 8, chunk: 1 << 20, ..AppendPlan::PLAIN }
+            }
+            (_, true) => AppendPlan {
+                space: Space::Ahead(16 << 20),
+                depth: if self.engine == Engine::Uring { 8 } else { 1 },
+                chunk: 128 << 10,
+                tail: 1 << 20,
+                ..AppendPlan::PLAIN
+            },
+            (_, false) => AppendPlan::PLAIN,
+        };
+        let space = match (preallocate, zeroed) {
+            (_, Some(step)) => Space::Zeroed(step),
+            (Some(0), None) => Space::None,
+            (Some(step), None) => Space::Blocks(step),
+            (None, None) => base.space,
+        };
+        AppendPlan {
+            space,
+            depth: depth.unwrap_or(base.depth),
+            chunk: chunk.unwrap_or(base.chunk),
+            tail: tail.unwrap_or(base.tail),
+            through: dsync.unwrap_or(base.through),
+            write_behind: write_behind.unwrap_or(base.write_behind),
         }
     }
 }
@@ -45,62 +232,130 @@ impl FromStr for BackendSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let known = |spec: &&BackendSpec| spec.name() == text;
-        BackendSpec::ALL.iter().find(known).copied().ok_or_else(|| SpecError { given: text.to_owned() })
+        let wrong = |why| SpecError { given: text.to_owned(), why };
+        let (name, options) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let (_, engine, cache) =
+            NAMES.iter().find(|(known, ..)| *known == name).ok_or_else(|| wrong(Why::Name))?;
+        let options = match options {
+            Some(options) => options.parse().map_err(|why| wrong(Why::Option(why)))?,
+            None => Options::default(),
+        };
+        let spec = BackendSpec { engine: *engine, cache: *cache, options };
+        options.suit(*engine, *cache).map_err(|why| wrong(Why::Option(why)))?;
+        Ok(spec)
     }
 }
 
 impl fmt::Display for BackendSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        let known = NAMES.iter().find(|(_, engine, cache)| (*engine, *cache) == (self.engine, self.cache));
+        let name = known.map_or("none", |(name, ..)| *name);
+        f.pad(&format!("{name}{}", self.options))
     }
 }
 
-/// The backend that `spec` names.
+/// The backend that `spec` names, for files in the current directory and on file systems like its.
 ///
 /// # Errors
-/// A name that no engine has; the message lists those there are.
+/// Text that names none, with the names there are; one that cannot be had here, with the reason.
 pub fn open(spec: &str) -> Result<Arc<dyn Backend>, SpecError> {
-    Ok(spec.parse::<BackendSpec>()?.open())
+    Ok(spec.parse::<BackendSpec>()?.open()?.backend)
 }
 
-/// No engine has this name.
+/// No backend can be had for this text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpecError {
-    /// The text that names none.
+    /// The text.
     pub given: String,
+    why: Why,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    Name,
+    Option(String),
+    Unavailable(Unavailable),
+    Place(String),
+}
+
+impl SpecError {
+    /// Where the text is right and the thing is not to be had here: the probe that said so, its error, and a remedy.
+    pub fn unavailable(&self) -> Option<&Unavailable> {
+        match &self.why {
+            Why::Unavailable(unavailable) => Some(unavailable),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no backend is called {:?}; there are", self.given)?;
-        for (index, spec) in BackendSpec::ALL.iter().enumerate() {
-            write!(f, "{}{spec}", if index == 0 { " " } else { ", " })?;
+        match &self.why {
+            Why::Name => {
+                write!(f, "no backend is called {:?}; there are", self.given)?;
+                for (index, (name, ..)) in NAMES.iter().enumerate() {
+                    write!(f, "{}{name}", if index == 0 { " " } else { ", " })?;
+                }
+                Ok(())
+            }
+            Why::Option(why) => write!(f, "{}: {why}", self.given),
+            Why::Unavailable(unavailable) => write!(f, "backend {}: {unavailable}", self.given),
+            Why::Place(why) => write!(f, "backend {}: {why}", self.given),
         }
-        Ok(())
     }
 }
 
-impl Error for SpecError {}
+impl Error for SpecError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.why {
+            Why::Unavailable(unavailable) => Some(unavailable),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_engine_is_found_by_the_name_it_prints() {
-        for spec in BackendSpec::ALL {
-            assert_eq!(spec.to_string().parse(), Ok(*spec));
-            assert_eq!(open(spec.name()).unwrap().name(), spec.name());
+    fn every_backend_is_found_by_the_name_it_prints() {
+        for spec in BackendSpec::all() {
+            assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
+        for name in ["std", "memory"] {
+            assert_eq!(open(name).unwrap().name(), name);
         }
     }
 
     #[test]
     fn an_unknown_name_is_refused_with_the_names_there_are() {
-        for text in ["", "posix", "STD", " std", "std+direct"] {
+        for text in ["", "posix", "STD", " std", "std+", "memory+direct", "std direct"] {
             let error = open(text).unwrap_err().to_string();
-            assert!(error.contains(&format!("{text:?}")) && error.contains("std, memory"), "{error}");
+            assert!(error.contains(&format!("{text:?}")) && error.contains("std, std+direct"), "{error}");
         }
+    }
+
+    #[test]
+    fn options_of_a_list_stay_with_their_backend() {
+        let list = BackendSpec::parse_list("std, uring+direct,depth=16,zeroed=1m,memory").unwrap();
+        let texts: Vec<String> = list.iter().map(BackendSpec::to_string).collect();
+        assert_eq!(texts, ["std", "uring+direct,depth=16,zeroed=1m", "memory"]);
+        assert!(BackendSpec::parse_list("depth=16").is_err());
+    }
+
+    #[test]
+    fn auto_takes_what_there_is_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = "auto".parse::<BackendSpec>().unwrap().open_in(dir.path()).unwrap();
+        assert_eq!(opened.backend.name(), opened.got.to_string());
+        for (wish, error) in &opened.passed_over {
+            assert_ne!(*wish, opened.got);
+            assert!(error.unavailable().is_some(), "{error}");
+        }
+        let missing = dir.path().join("missing");
+        let error = "std+direct".parse::<BackendSpec>().unwrap().open_in(&missing).unwrap_err();
+        assert!(error.unavailable().is_none() && error.to_string().contains("missing"), "{error}");
     }
 }

@@ -17,37 +17,66 @@ use bytes::Bytes;
 use rustix::fs::{Advice as OsAdvice, FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use crate::appender::LEN_MAX;
 use crate::backend::{Align, Backend, FileCaps, MapAccess, Namespace, OpenHow, RawFile};
+use crate::direct::Direct;
 use crate::error::{IoError, Verdict};
 use crate::inode::Inode;
 use crate::map::MappedRegion;
 use crate::op::{Advice, Done, Gather, Op, Reserve, Through};
+use crate::plan::AppendPlan;
+use crate::probe;
 use crate::std_names::StdNames;
+use crate::sync::real;
+use crate::sys;
 use crate::ticket::Ticket;
 
 /// Most parts of one call: Linux's `IOV_MAX`.
-const PARTS_MAX: usize = 1024;
+pub(crate) const PARTS_MAX: usize = 1024;
 /// Most bytes of one call: Linux's `MAX_RW_COUNT`, 2 GiB less a page.
-const BYTES_MAX: usize = 2_147_479_552;
+pub(crate) const BYTES_MAX: usize = 2_147_479_552;
 /// Parts for which the call's array stands on the stack.
 const PARTS_FEW: usize = 16;
 
-/// Files of the operating system, through the page cache.
-#[derive(Debug, Clone, Copy, Default)]
+/// Files of the operating system, through the page cache or, with `direct`, past it.
+#[derive(Debug, Clone)]
 pub struct StdBackend {
+    name: String,
     names: StdNames,
+    modes: FileModes,
+}
+
+/// How an engine opens the files of the operating system.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FileModes {
+    /// Writes go past the page cache where they are aligned.
+    pub(crate) direct: bool,
+    /// Written pages do not stay in the page cache.
+    pub(crate) dont_cache: bool,
+    pub(crate) plan: AppendPlan,
 }
 
 impl StdBackend {
-    /// The engine. It has no state of its own: any number of them are the same.
+    /// The engine as it is by default: through the page cache, without options. It has no state of its own: any
+    /// number of them are the same. See [`BackendSpec`](crate::BackendSpec) for the others.
     pub fn new() -> Self {
-        Self::default()
+        Self::with("std".to_owned(), FileModes::default())
+    }
+
+    pub(crate) fn with(name: String, modes: FileModes) -> Self {
+        Self { name, names: StdNames, modes }
+    }
+}
+
+impl Default for StdBackend {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl Backend for StdBackend {
     fn name(&self) -> &str {
-        "std"
+        &self.name
     }
 
     fn names(&self) -> &dyn Namespace {
@@ -55,22 +84,7 @@ impl Backend for StdBackend {
     }
 
     fn open(&self, path: &Path, how: OpenHow) -> Result<Arc<dyn RawFile>, IoError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(how != OpenHow::Read);
-        options.create(how == OpenHow::Create).create_new(how == OpenHow::CreateNew);
-        let open = || {
-            let file = options.open(path)?;
-            let metadata = file.metadata()?;
-            if metadata.is_dir() {
-                return Err(Errno::ISDIR.into());
-            }
-            let inode = Inode::of(&metadata);
-            Ok(StdFile { file, path: path.into(), inode, writable: how != OpenHow::Read })
-        };
-        match open() {
-            Ok(file) => Ok(Arc::new(file)),
-            Err(error) => Err(IoError::new("open", path, error)),
-        }
+        Ok(Arc::new(StdFile::open(path, how, self.modes)?))
     }
 
     fn drive(&self, _max_wait: Duration) -> Result<usize, IoError> {
@@ -79,20 +93,70 @@ impl Backend for StdBackend {
 }
 
 #[derive(Debug)]
-struct StdFile {
-    file: File,
+pub(crate) struct StdFile {
+    file: Arc<File>,
+    /// The same file, opened to be written past the page cache.
+    direct: Option<Direct>,
     path: Arc<Path>,
     inode: Arc<Inode>,
     writable: bool,
+    modes: FileModes,
 }
 
 impl StdFile {
+    pub(crate) fn open(path: &Path, how: OpenHow, modes: FileModes) -> Result<Self, IoError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(how != OpenHow::Read);
+        options.create(how == OpenHow::Create).create_new(how == OpenHow::CreateNew);
+        let writable = how != OpenHow::Read;
+        let open = || {
+            let file = options.open(path)?;
+            let metadata = file.metadata()?;
+            if metadata.is_dir() {
+                return Err(Errno::ISDIR.into());
+            }
+            let inode = Inode::of(&metadata);
+            let direct = if modes.direct && writable { Some(Direct::of(&file, path)?) } else { None };
+            if modes.dont_cache && writable {
+                probe::dont_cache(&file)?;
+            }
+            let file = Arc::new(file);
+            Ok(StdFile { file, direct, path: path.into(), inode, writable, modes })
+        };
+        open().map_err(|error| IoError::new("open", path, error))
+    }
+
+    /// The descriptor to write `data` at `at` through.
+    pub(crate) fn target(&self, at: u64, data: &Gather) -> &Arc<File> {
+        match &self.direct {
+            Some(direct) if direct.takes(at, data) => direct.file(),
+            _ => &self.file,
+        }
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    pub(crate) fn shared_path(&self) -> &Arc<Path> {
+        &self.path
+    }
+
+    pub(crate) fn modes(&self) -> &FileModes {
+        &self.modes
+    }
+
     fn write(&self, at: u64, data: &Gather, through: Through) -> io::Result<u64> {
-        let _writing = self.inode.writing(at)?;
-        let count = match (data, through) {
-            (Gather::One(part), Through::No) => retried(|| self.file.write_at(part, at))?,
+        if at.checked_add(data.len()).is_none_or(|end| end > LEN_MAX) {
+            // To `pwritev2` the largest of them means "where the last call ended".
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no file is so long"));
+        }
+        let _writing = Inode::writing(&*self.inode, at)?;
+        let file = &**self.target(at, data);
+        let count = match (data, through, self.modes.dont_cache) {
+            (Gather::One(part), Through::No, false) => retried(|| file.write_at(part, at))?,
             _ => with_slices(data.parts(), PARTS_MAX, BYTES_MAX, |slices| {
-                retried(|| write_slices(&self.file, slices, at, through))
+                retried(|| write_slices(file, slices, at, through, self.modes.dont_cache))
             })?,
         };
         Ok(count as u64)
@@ -127,18 +191,24 @@ impl StdFile {
             }
             if how == Reserve::Zeroed {
                 self.zero(range)?;
+                // Here, and not in the next append's sync.
+                self.file.sync_data()?;
             }
         }
         Ok(self.file.metadata()?.len())
     }
 
     fn zero(&self, range: &Range<u64>) -> io::Result<()> {
-        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-        let _writing = self.inode.writing(range.start)?;
+        #[repr(align(4096))]
+        struct Zeros([u8; 64 << 10]);
+        static ZEROS: Zeros = Zeros([0; 64 << 10]);
+        let _writing = Inode::writing(&*self.inode, range.start)?;
         let mut at = range.start;
         while at < range.end {
-            let count = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(ZEROS.len());
-            match retried(|| self.file.write_at(&ZEROS[..count], at))? {
+            let count = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(ZEROS.0.len());
+            let zeros = Gather::One(Bytes::from_static(&ZEROS.0[..count]));
+            let file = self.target(at, &zeros);
+            match retried(|| file.write_at(&ZEROS.0[..count], at))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => at += written as u64,
             }
@@ -153,12 +223,20 @@ impl StdFile {
             Advice::Random => OsAdvice::Random,
             Advice::WillNeed => OsAdvice::WillNeed,
             Advice::DontNeed => OsAdvice::DontNeed,
+            Advice::WriteBack => return sys::write_back(&self.file, range).map(|()| 0),
         };
         // No length means "to the end of the file" to the system call.
         if let Some(size) = std::num::NonZeroU64::new(range.end.saturating_sub(range.start)) {
             rustix::fs::fadvise(&self.file, range.start, Some(size), advice)?;
         }
         Ok(0)
+    }
+
+    /// [`RawFile::map_bytes`], with what is done while it waits for writes.
+    pub(crate) fn map_bytes_pausing(&self, range: Range<u64>, pause: impl Fn()) -> Result<Bytes, IoError> {
+        self.inode.map_bytes(&self.file, range.clone(), pause).map_err(|source| {
+            self.error("map", source).with_range(range.start, range.end.saturating_sub(range.start))
+        })
     }
 
     #[cold]
@@ -173,11 +251,16 @@ impl RawFile for StdFile {
     }
 
     fn align(&self) -> Align {
-        Align::NONE
+        self.direct.as_ref().map_or(Align::NONE, Direct::align)
     }
 
     fn caps(&self) -> FileCaps {
-        FileCaps { write_through: cfg!(target_os = "linux"), descriptor: true, parallel_append: false }
+        FileCaps {
+            write_through: cfg!(target_os = "linux"),
+            descriptor: true,
+            plan: self.modes.plan,
+            ..FileCaps::NONE
+        }
     }
 
     fn submit(&self, op: Op) -> Ticket {
@@ -227,9 +310,7 @@ impl RawFile for StdFile {
     }
 
     fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
-        self.inode.map_bytes(&self.file, range.clone()).map_err(|source| {
-            self.error("map", source).with_range(range.start, range.end.saturating_sub(range.start))
-        })
+        self.map_bytes_pausing(range, real::yield_now)
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -290,30 +371,52 @@ fn with_slices<T>(
     }
 }
 
-fn write_slices(file: &File, slices: &[IoSlice<'_>], at: u64, through: Through) -> io::Result<usize> {
-    match through {
-        Through::No => Ok(rustix::io::pwritev(file, slices, at)?),
-        Through::Data => write_through(file, slices, at),
-    }
-}
-
 #[cfg(target_os = "linux")]
-fn write_through(file: &File, slices: &[IoSlice<'_>], at: u64) -> io::Result<usize> {
-    match rustix::io::pwritev2(file, slices, at, rustix::io::ReadWriteFlags::DSYNC) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_then_sync(file, slices, at),
-        result => Ok(result?),
+fn write_slices(
+    file: &File,
+    slices: &[IoSlice<'_>],
+    at: u64,
+    through: Through,
+    dont_cache: bool,
+) -> io::Result<usize> {
+    use rustix::io::ReadWriteFlags as Flags;
+
+    let mut flags = if dont_cache { probe::DONT_CACHE } else { Flags::empty() };
+    if through == Through::Data {
+        match rustix::io::pwritev2(file, slices, at, flags | Flags::DSYNC) {
+            // Without the flag it is two calls.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            result => return Ok(result?),
+        }
     }
+    let written = loop {
+        if flags.is_empty() {
+            break rustix::io::pwritev(file, slices, at)?;
+        }
+        match rustix::io::pwritev2(file, slices, at, flags) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => flags = Flags::empty(),
+            result => break result?,
+        }
+    };
+    if through == Through::Data {
+        file.sync_data()?;
+    }
+    Ok(written)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn write_through(file: &File, slices: &[IoSlice<'_>], at: u64) -> io::Result<usize> {
-    write_then_sync(file, slices, at)
-}
-
-fn write_then_sync(file: &File, slices: &[IoSlice<'_>], at: u64) -> io::Result<usize> {
-    let count = rustix::io::pwritev(file, slices, at)?;
-    file.sync_data()?;
-    Ok(count)
+fn write_slices(
+    file: &File,
+    slices: &[IoSlice<'_>],
+    at: u64,
+    through: Through,
+    _dont_cache: bool,
+) -> io::Result<usize> {
+    let written = rustix::io::pwritev(file, slices, at)?;
+    if through == Through::Data {
+        file.sync_data()?;
+    }
+    Ok(written)
 }
 
 #[cfg(test)]

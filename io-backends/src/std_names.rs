@@ -99,7 +99,7 @@ impl Namespace for StdNames {
             if metadata.len() > len {
                 inode.resize(len, || file.set_len(len))?;
             }
-            let _writing = inode.writing(0)?;
+            let _writing = Inode::writing(&*inode, 0)?;
             file.write_all_at(contents, 0)?;
             Ok(file)
         })?;

@@ -10,6 +10,7 @@
 #[cfg(not(loom))]
 mod half {
     pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
+    pub(crate) type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
     pub(crate) type RwLock<T> = parking_lot::RwLock<T>;
     pub(crate) type Condvar = parking_lot::Condvar;
     pub(crate) type AtomicBool = std::sync::atomic::AtomicBool;
@@ -25,6 +26,92 @@ mod half {
     #[cfg(feature = "testing")]
     pub(crate) fn sleep(time: std::time::Duration) {
         std::thread::sleep(time);
+    }
+
+    /// Runs `work` without the lock that `guard` holds, and takes it again.
+    pub(crate) fn unlocked<'a, T, R>(
+        _mutex: &'a Mutex<T>,
+        guard: &mut MutexGuard<'a, T>,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        MutexGuard::unlocked(guard, work)
+    }
+
+    /// Lets others run.
+    pub(crate) fn yield_now() {
+        std::thread::yield_now();
+    }
+
+    /// Runs `job` on a thread of this process's few background threads, which are started when first needed, and on
+    /// this one where no thread can be had.
+    pub(crate) fn in_background(job: impl FnOnce() + Send + 'static) {
+        super::pool::POOL.run(Box::new(job));
+    }
+}
+
+/// The background threads: for operations that nobody blocks on.
+#[cfg(not(loom))]
+mod pool {
+    use std::collections::VecDeque;
+    use std::sync::LazyLock;
+
+    /// Most threads. A job is a wait for a device; more of them than this are not needed for it to be busy.
+    const THREADS_MAX: usize = 4;
+
+    type Job = Box<dyn FnOnce() + Send>;
+
+    pub(super) static POOL: LazyLock<Pool> = LazyLock::new(Pool::default);
+
+    #[derive(Default)]
+    pub(super) struct Pool {
+        state: parking_lot::Mutex<State>,
+        more: parking_lot::Condvar,
+    }
+
+    #[derive(Default)]
+    struct State {
+        jobs: VecDeque<Job>,
+        idle: usize,
+        threads: usize,
+    }
+
+    impl Pool {
+        pub(super) fn run(&'static self, job: Job) {
+            let mut state = self.state.lock();
+            state.jobs.push_back(job);
+            if state.idle >= state.jobs.len() {
+                self.more.notify_one();
+                return;
+            }
+            if state.threads < THREADS_MAX {
+                let name = format!("kseg-io-{}", state.threads);
+                if std::thread::Builder::new().name(name).spawn(|| self.work()).is_ok() {
+                    state.threads += 1;
+                } else if state.threads == 0 {
+                    let job = state.jobs.pop_back();
+                    drop(state);
+                    job.into_iter().for_each(|job| job());
+                }
+            }
+        }
+
+        fn work(&self) {
+            let mut state = self.state.lock();
+            loop {
+                match state.jobs.pop_front() {
+                    Some(job) => {
+                        drop(state);
+                        job();
+                        state = self.state.lock();
+                    }
+                    None => {
+                        state.idle += 1;
+                        self.more.wait(&mut state);
+                        state.idle -= 1;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -47,6 +134,28 @@ mod half {
     #[cfg(feature = "testing")]
     pub(crate) fn sleep(_time: std::time::Duration) {
         loom::thread::yield_now();
+    }
+
+    /// Runs `work` without the lock that `guard` holds, and takes it again.
+    pub(crate) fn unlocked<'a, T, R>(
+        mutex: &'a Mutex<T>,
+        guard: &mut MutexGuard<'a, T>,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        guard.0 = None;
+        let result = work();
+        *guard = mutex.lock();
+        result
+    }
+
+    /// Lets others run.
+    pub(crate) fn yield_now() {
+        loom::thread::yield_now();
+    }
+
+    /// Runs `job` on a thread of its own.
+    pub(crate) fn in_background(job: impl FnOnce() + Send + 'static) {
+        loom::thread::spawn(job);
     }
 
     /// loom's mutex with parking_lot's signatures.

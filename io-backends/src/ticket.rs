@@ -10,7 +10,17 @@ use std::task::{Context, Poll, Waker};
 
 use crate::error::IoError;
 use crate::op::Done;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, in_background};
+
+/// What makes the operations of an engine finish whose completions must be fetched by somebody: whoever waits for a
+/// ticket fetches them, on its own thread.
+pub(crate) trait Driver: Send + Sync + 'static {
+    /// Processes completions, of any operation, until `done` says so.
+    fn drive_until(&self, done: &dyn Fn() -> bool);
+
+    /// Processes the completions that are there, unless another thread is at it.
+    fn poke(&self);
+}
 
 /// One submitted operation.
 ///
@@ -22,7 +32,7 @@ pub struct Ticket(State);
 
 enum State {
     Ready(Done),
-    Pending(Arc<Slot>),
+    Pending(Arc<Slot>, Option<Arc<dyn Driver>>),
     Taken,
 }
 
@@ -34,8 +44,15 @@ impl Ticket {
 
     /// A ticket whose operation is going on, and the end by which the engine answers.
     pub fn pending() -> (Completer, Ticket) {
-        let slot = Arc::new(Slot { answer: Mutex::new(Answer::Awaited(None)), changed: Condvar::new() });
-        (Completer(Some(Arc::clone(&slot))), Ticket(State::Pending(slot)))
+        let slot = Slot::new();
+        (Completer(Some(Arc::clone(&slot))), Ticket(State::Pending(slot, None)))
+    }
+
+    /// A ticket whose waiter drives the engine. The completer does not hold the driver, so that operations in flight
+    /// do not keep their engine alive.
+    pub(crate) fn driven(driver: Arc<dyn Driver>) -> (Completer, Ticket) {
+        let slot = Slot::new();
+        (Completer(Some(Arc::clone(&slot))), Ticket(State::Pending(slot, Some(driver))))
     }
 
     /// Blocks until the operation is done.
@@ -45,7 +62,11 @@ impl Ticket {
     pub fn wait(self) -> Done {
         match self.0 {
             State::Ready(done) => done,
-            State::Pending(slot) => slot.wait(),
+            State::Pending(slot, None) => slot.wait(),
+            State::Pending(slot, Some(driver)) => {
+                driver.drive_until(&|| slot.is_given());
+                slot.wait()
+            }
             State::Taken => panic!("the ticket's answer was taken before"),
         }
     }
@@ -54,10 +75,14 @@ impl Ticket {
     pub fn try_take(&mut self) -> Option<Done> {
         match mem::replace(&mut self.0, State::Taken) {
             State::Ready(done) => Some(done),
-            State::Pending(slot) => {
-                let done = slot.try_take();
+            State::Pending(slot, driver) => {
+                let mut done = slot.try_take();
+                if let (None, Some(driver)) = (&done, &driver) {
+                    driver.poke();
+                    done = slot.try_take();
+                }
                 if done.is_none() {
-                    self.0 = State::Pending(slot);
+                    self.0 = State::Pending(slot, driver);
                 }
                 done
             }
@@ -74,10 +99,15 @@ impl Future for Ticket {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
         match mem::replace(&mut self.0, State::Taken) {
             State::Ready(done) => Poll::Ready(done),
-            State::Pending(slot) => match slot.poll(context.waker()) {
+            State::Pending(slot, driver) => match slot.poll(context.waker()) {
                 Some(done) => Poll::Ready(done),
                 None => {
-                    self.0 = State::Pending(slot);
+                    // Nobody may ever block on this ticket: a thread of the background does, once.
+                    if let Some(driver) = driver.clone().filter(|_| slot.attend()) {
+                        let slot = Arc::clone(&slot);
+                        in_background(move || driver.drive_until(&|| slot.is_given()));
+                    }
+                    self.0 = State::Pending(slot, driver);
                     Poll::Pending
                 }
             },
@@ -90,7 +120,7 @@ impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state: &dyn fmt::Debug = match &self.0 {
             State::Ready(done) => done,
-            State::Pending(_) => &"pending",
+            State::Pending(..) => &"pending",
             State::Taken => &"taken",
         };
         f.debug_tuple("Ticket").field(state).finish()
@@ -129,6 +159,7 @@ impl fmt::Debug for Completer {
 struct Slot {
     answer: Mutex<Answer>,
     changed: Condvar,
+    attended: Mutex<bool>,
 }
 
 enum Answer {
@@ -138,6 +169,24 @@ enum Answer {
 }
 
 impl Slot {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            answer: Mutex::new(Answer::Awaited(None)),
+            changed: Condvar::new(),
+            attended: Mutex::new(false),
+        })
+    }
+
+    /// Whether the answer was given, taken or not.
+    fn is_given(&self) -> bool {
+        !matches!(*self.answer.lock(), Answer::Awaited(_))
+    }
+
+    /// Whether this is the first time that somebody asks.
+    fn attend(&self) -> bool {
+        !mem::replace(&mut *self.attended.lock(), true)
+    }
+
     fn answer(&self, done: Done) {
         let before = mem::replace(&mut *self.answer.lock(), Answer::Given(done));
         self.changed.notify_all();

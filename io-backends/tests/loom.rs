@@ -9,12 +9,14 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake};
 
 use bytes::Bytes;
 use kseg_io_backends::{
     Align, Appender, Backend, Done, FileCaps, IoError, MapAccess, MappedRegion, MemoryBackend, Op, OpenHow,
-    RawFile, Ticket, appender,
+    RawFile, SlotTable, Ticket, appender,
 };
 use loom::thread;
 
@@ -61,11 +63,28 @@ fn reader_never_sees_past_accepted() {
     });
 }
 
-/// A file that notes how long it was when its last sync began.
+/// A file that notes how long it was when its last sync began, and whose syncs fail when told to.
 #[derive(Debug)]
 struct Watched {
     file: Arc<dyn RawFile>,
     synced: Mutex<u64>,
+    syncs: Mutex<usize>,
+    fails: bool,
+}
+
+impl Watched {
+    fn new(fails: bool) -> Arc<Self> {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        Arc::new(Watched { file, synced: Mutex::new(0), syncs: Mutex::new(0), fails })
+    }
+
+    fn syncs(&self) -> usize {
+        *self.syncs.lock().unwrap()
+    }
+
+    fn synced(&self) -> u64 {
+        *self.synced.lock().unwrap()
+    }
 }
 
 impl RawFile for Watched {
@@ -83,7 +102,13 @@ impl RawFile for Watched {
 
     fn submit(&self, op: Op) -> Ticket {
         if let Op::Flush { .. } = op {
+            *self.syncs.lock().unwrap() += 1;
+            if self.fails {
+                let error = std::io::Error::from_raw_os_error(5);
+                return Ticket::ready(Done::new(Err(IoError::new("fdatasync", self.file.path(), error))));
+            }
             let len = self.file.len().unwrap();
+            thread::yield_now();
             *self.synced.lock().unwrap() = len;
         }
         self.file.submit(op)
@@ -115,8 +140,7 @@ impl RawFile for Watched {
 fn durable_never_passes_what_was_stable_when_the_sync_began() {
     // What was stable before, what the file held when the sync began, and what the flush says is durable.
     model([(3, 3, 3), (3, 5, 3), (3, 5, 5), (5, 5, 5)], || {
-        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
-        let file = Arc::new(Watched { file, synced: Mutex::new(0) });
+        let file = Watched::new(false);
         let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
         append(&*log, b"abc");
         let writer = {
@@ -126,11 +150,275 @@ fn durable_never_passes_what_was_stable_when_the_sync_began() {
         let stable = log.marks().stable();
         let durable = log.flush().unwrap();
         assert_eq!(log.marks().durable(), durable);
-        let synced = *file.synced.lock().unwrap();
+        let synced = file.synced();
         assert!(stable <= durable && durable <= synced);
         writer.join().unwrap();
         assert_eq!(log.flush().unwrap(), 5);
         (stable, synced, durable)
+    });
+}
+
+/// Who awaits in a model: woken once, or for ever asleep, which loom finds.
+#[derive(Default)]
+struct Signal {
+    woken: loom::sync::Mutex<bool>,
+    changed: loom::sync::Condvar,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+}
+
+fn await_it<F: Future + Unpin>(mut future: F) -> F::Output {
+    let signal = Arc::new(Signal::default());
+    let waker = Arc::clone(&signal).into();
+    loop {
+        if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let mut woken = signal.woken.lock().unwrap();
+        while !std::mem::replace(&mut *woken, false) {
+            woken = signal.changed.wait(woken).unwrap();
+        }
+    }
+}
+
+/// Two writers who wait for their bytes: each is answered after a sync that began when they were there, and one sync
+/// may serve both.
+#[test]
+fn group_commit_acknowledges_nothing_before_its_sync() {
+    // How many syncs it took.
+    model([1, 2], || {
+        let file = Watched::new(false);
+        let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
+        let write = |log: &Arc<dyn Appender>, file: &Watched| {
+            let (range, durability) = log.append_durable(Bytes::from_static(b"abc").into()).unwrap();
+            let durable = durability.wait().unwrap();
+            assert!(range.end <= durable && durable <= file.synced());
+        };
+        let other = {
+            let (log, file) = (Arc::clone(&log), Arc::clone(&file));
+            thread::spawn(move || write(&log, &file))
+        };
+        write(&log, &file);
+        other.join().unwrap();
+        assert_eq!(log.marks().durable(), 6);
+        file.syncs()
+    });
+}
+
+/// One thread blocks and one task awaits: both are woken, whoever ran the sync.
+#[test]
+fn group_commit_wakes_who_blocks_and_who_awaits() {
+    model([1, 2], || {
+        let file = Watched::new(false);
+        let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
+        let (_, awaited) = log.append_durable(Bytes::from_static(b"abc").into()).unwrap();
+        let other = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                let (_, durability) = log.append_durable(Bytes::from_static(b"de").into()).unwrap();
+                assert_eq!(durability.wait().unwrap(), 5);
+            })
+        };
+        assert!(await_it(awaited).unwrap() >= 3);
+        other.join().unwrap();
+        file.syncs()
+    });
+}
+
+/// A handle that is awaited alone is served by a thread of the background.
+#[test]
+fn a_handle_that_is_only_awaited_is_served() {
+    model([1], || {
+        let file = Watched::new(false);
+        let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
+        let (_, durability) = log.append_durable(Bytes::from_static(b"abc").into()).unwrap();
+        assert_eq!(await_it(durability).unwrap(), 3);
+        file.syncs()
+    });
+}
+
+/// The sync fails once, is not tried again, and all who wait hear of it.
+#[test]
+fn a_fence_reaches_everyone_who_waits() {
+    // Whether the other one could still append.
+    model([false, true], || {
+        let file = Watched::new(true);
+        let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
+        let (_, awaited) = log.append_durable(Bytes::from_static(b"abc").into()).unwrap();
+        let other = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || match log.append_durable(Bytes::from_static(b"de").into()) {
+                Ok((_, durability)) => {
+                    durability.wait().unwrap_err();
+                    true
+                }
+                Err(_) => false,
+            })
+        };
+        await_it(awaited).unwrap_err();
+        let appended = other.join().unwrap();
+        assert!(log.marks().fenced() && log.flush().is_err());
+        assert_eq!((log.marks().durable(), file.syncs()), (0, 1));
+        appended
+    });
+}
+
+/// A file whose writes must be aligned, and complete later, in any order, each by a thread of its own.
+#[derive(Debug)]
+struct Late(Arc<dyn RawFile>);
+
+/// The unit of its writes.
+const BLOCK: u32 = 4;
+
+impl Late {
+    fn appender() -> (Arc<dyn RawFile>, Arc<dyn Appender>) {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        (Arc::clone(&file), appender(Arc::new(Late(file)), 0).unwrap())
+    }
+}
+
+impl RawFile for Late {
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+
+    fn align(&self) -> Align {
+        let block = BLOCK.try_into().unwrap();
+        Align::new(block, block, block)
+    }
+
+    fn caps(&self) -> FileCaps {
+        let mut caps = self.0.caps();
+        caps.parallel_append = true;
+        caps.plan.depth = 2;
+        caps.plan.chunk = BLOCK;
+        caps
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        match &op {
+            Op::Write { at, data, .. } => {
+                assert!(at.is_multiple_of(u64::from(BLOCK)) && data.len().is_multiple_of(u64::from(BLOCK)));
+                let (completer, ticket) = Ticket::pending();
+                let file = Arc::clone(&self.0);
+                thread::spawn(move || completer.complete(file.submit(op).wait()));
+                ticket
+            }
+            _ => self.0.submit(op),
+        }
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.0.read_at(into, at)
+    }
+
+    fn len(&self) -> Result<u64, IoError> {
+        self.0.len()
+    }
+
+    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
+        self.0.map(len, access)
+    }
+
+    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
+        self.0.map_bytes(range)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+}
+
+/// What was accepted is read at every moment, whether it lies in the tail, in a write that is going on, or in the file;
+/// and what is stable the file itself returns, in whatever order the writes complete.
+#[test]
+fn tail_beside_readers_and_writes_that_complete_in_any_order() {
+    // Accepted before, and how much was read then.
+    model([(0, 0), (0, 5), (0, 9), (5, 5), (5, 9), (9, 9)], || {
+        let (file, log) = Late::appender();
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                append(&*log, b"abcde");
+                append(&*log, b"fghi");
+            })
+        };
+        let (stable, accepted) = (log.marks().stable(), log.marks().accepted());
+        assert!(stable <= accepted);
+        let mut bytes = [0; 16];
+        assert!(file.read_at(&mut bytes, 0).unwrap() as u64 >= stable);
+        assert_eq!(bytes[..stable as usize], b"abcdefghi"[..stable as usize]);
+        let count = log.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes[..count], b"abcdefghi"[..count]);
+        writer.join().unwrap();
+        assert_eq!(log.flush().unwrap(), 9);
+        (accepted, count)
+    });
+}
+
+/// A flush beside an append waits for the writes that it covers, and what is durable was stable.
+#[test]
+fn a_flush_covers_what_was_accepted_though_writes_complete_later() {
+    model([5, 7], || {
+        let (file, log) = Late::appender();
+        append(&*log, b"abcde");
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || append(&*log, b"fg"))
+        };
+        let durable = log.flush().unwrap();
+        let mut bytes = [0; 16];
+        assert!(file.read_at(&mut bytes, 0).unwrap() as u64 >= durable);
+        assert_eq!(bytes[..durable as usize], b"abcdefg"[..durable as usize]);
+        assert!(log.marks().stable() >= durable);
+        writer.join().unwrap();
+        durable
+    });
+}
+
+/// What an operation owns is freed once its completion was seen and not before, whatever else goes on in the table; and
+/// a completion that comes twice does not reach the next operation in the same place.
+#[test]
+fn slots_of_operations_in_flight_are_freed_by_their_own_completion_alone() {
+    struct Buffer(Arc<loom::sync::atomic::AtomicBool>);
+
+    impl Drop for Buffer {
+        fn drop(&mut self) {
+            self.0.store(true, loom::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    // Whether there was room for the second operation at once.
+    model([false, true], || {
+        let freed = || Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let is = |freed: &loom::sync::atomic::AtomicBool| freed.load(loom::sync::atomic::Ordering::Relaxed);
+        let (first_freed, second_freed) = (freed(), freed());
+        let table = Arc::new(SlotTable::new(1));
+        let first = table.insert(Buffer(Arc::clone(&first_freed))).ok().unwrap();
+        let kernel = {
+            let (table, first_freed) = (Arc::clone(&table), Arc::clone(&first_freed));
+            thread::spawn(move || {
+                assert!(!is(&first_freed), "freed while the kernel uses it");
+                drop(table.complete(first).unwrap());
+                assert!(table.complete(first).is_none(), "it completes once");
+            })
+        };
+        let room = table.insert(Buffer(Arc::clone(&second_freed)));
+        let at_once = room.is_ok();
+        kernel.join().unwrap();
+        assert!(is(&first_freed));
+        if let Ok(second) = room {
+            assert!(!is(&second_freed) && table.complete(first).is_none());
+            drop(table.complete(second).unwrap());
+            assert!(is(&second_freed));
+        }
+        assert!(table.is_empty());
+        at_once
     });
 }
 

@@ -3,6 +3,9 @@
 
 #[cfg(feature = "testing")]
 mod conformance;
+mod direct;
+#[cfg(feature = "testing")]
+mod durability;
 #[cfg(feature = "testing")]
 mod faults;
 mod locks;
@@ -10,5 +13,7 @@ mod maps;
 #[cfg(feature = "testing")]
 mod metering;
 mod model;
+mod places;
 #[cfg(feature = "testing")]
 mod power;
+mod uring;

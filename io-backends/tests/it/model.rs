@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_io_backends::{
-    Appender, Backend, MapAccess, MemoryBackend, Op, OpenHow, Reserve, StdBackend, appender,
-};
+use kseg_io_backends::{Appender, Backend, MapAccess, MemoryBackend, Op, OpenHow, Reserve, appender};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use crate::places;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -68,6 +69,7 @@ fn run(backend: &dyn Backend, path: &std::path::Path, steps: &[Step]) {
             Step::Map(index) => {
                 // Kept over whatever follows.
                 let len = place(index);
+                log.flush().unwrap();
                 let region = log.file().map(len, MapAccess::Read).unwrap();
                 for at in (0..len.saturating_sub(3)).step_by(4) {
                     assert_eq!(region.load::<4>(at), model[at..at + 4]);
@@ -80,25 +82,40 @@ fn run(backend: &dyn Backend, path: &std::path::Path, steps: &[Step]) {
                 let seen = backend.names().read(path, 1 << 30).unwrap().unwrap();
                 assert_eq!(seen, model);
             }
-            Step::Reopen => log = open(model.len() as u64),
+            Step::Reopen => {
+                // What was accepted is in the file once nobody appends to it.
+                drop(log);
+                log = open(model.len() as u64);
+            }
         }
         let marks = log.marks();
-        assert_eq!((marks.accepted(), marks.stable()), (model.len() as u64, model.len() as u64));
-        assert!(marks.durable() <= marks.stable() && !marks.fenced());
+        assert_eq!(marks.accepted(), model.len() as u64);
+        assert!(marks.durable() <= marks.stable() && marks.stable() <= marks.accepted() && !marks.fenced());
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+fn for_all_steps(cases: u32, check: impl Fn(&[Step])) {
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    TestRunner::new(config)
+        .run(&prop::collection::vec(step(), 0..60), |steps| {
+            check(&steps);
+            Ok(())
+        })
+        .unwrap();
+}
 
-    #[test]
-    fn an_appender_over_memory_is_a_vec(steps in prop::collection::vec(step(), 0..60)) {
-        run(&MemoryBackend::new(), "0.log".as_ref(), &steps);
-    }
+#[test]
+fn an_appender_over_memory_is_a_vec() {
+    for_all_steps(48, |steps| run(&MemoryBackend::new(), "0.log".as_ref(), steps));
+}
 
-    #[test]
-    fn an_appender_over_std_is_a_vec(steps in prop::collection::vec(step(), 0..60)) {
-        let dir = tempfile::tempdir().unwrap();
-        run(&StdBackend::new(), &dir.path().join("0.log"), &steps);
-    }
+#[test]
+fn an_appender_over_each_backend_is_a_vec() {
+    places::with_each(|_, backend, dir| {
+        let path = dir.join("0.log");
+        for_all_steps(12, |steps| {
+            backend.names().remove(&path).unwrap();
+            run(&*backend, &path, steps);
+        });
+    });
 }

@@ -1,0 +1,274 @@
+//! Group commit: one sync serves all who wait, and [`Durability`], the handle on a sync that is still to come.
+//!
+//! There is at most one sync at a time. Whoever blocks while none is going on runs it on its own thread, for all whose
+//! bytes were there when it began; whoever comes meanwhile waits for the end of it, and the first of those who need
+//! more runs the next one. A handle that is only polled or awaited is served by whoever runs a sync, and if nobody
+//! does, by a thread of the background.
+//!
+//! Invariants, each with a model in `tests/loom.rs`: nothing is acknowledged before a sync that began after it was
+//! written; everybody wakes; a fence reaches everybody.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::error::IoError;
+use crate::marks::Marks;
+use crate::sync::{Condvar, Mutex, in_background, yield_now};
+
+/// Turns that a leader gives to those who were served with it last time, so that they share the next sync, too. A lone
+/// writer's leader gives none.
+const TURNS_MAX: usize = 4;
+
+/// What is committed: the append side of one file.
+pub(crate) trait Commits: Send + Sync + 'static {
+    /// Who waits.
+    fn committer(&self) -> &Committer;
+
+    /// How far the file is.
+    fn marks(&self) -> &Marks;
+
+    /// Runs one sync over all that was accepted before, and moves the durable mark. Never called twice at a time.
+    ///
+    /// # Errors
+    /// The file is fenced then.
+    fn sync(&self) -> Result<u64, IoError>;
+
+    /// The error of whoever meets the fence.
+    fn refused(&self, op: &'static str) -> Option<IoError>;
+
+    /// The error of whoever waits for bytes that a truncation dropped.
+    fn cut_off(&self, upto: u64) -> IoError;
+}
+
+/// Who waits for syncs of one file.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Syncs that were begun, and that were ended.
+    begun: u64,
+    ended: u64,
+    /// Threads that wait for the end of a sync.
+    waiting: usize,
+    /// How many the last sync served beside the thread that ran it.
+    served: usize,
+    wakers: Vec<Watcher>,
+    last_id: u64,
+    /// A thread of the background looks after the wakers.
+    attended: bool,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    id: u64,
+    upto: u64,
+    waker: Waker,
+}
+
+impl State {
+    fn syncing(&self) -> bool {
+        self.begun != self.ended
+    }
+}
+
+impl Committer {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(State::default()), changed: Condvar::new() }
+    }
+
+    /// Waits for a sync that began after this call, or runs it; returns the durable mark.
+    pub(crate) fn flush(on: &(impl Commits + ?Sized)) -> Result<u64, IoError> {
+        let committer = on.committer();
+        let mut state = committer.state.lock();
+        let needed = state.begun + 1;
+        while state.syncing() {
+            state.waiting += 1;
+            committer.changed.wait(&mut state);
+            state.waiting -= 1;
+            if state.ended >= needed {
+                drop(state);
+                return on.refused("flush").map_or_else(|| Ok(on.marks().durable()), Err);
+            }
+        }
+        committer.lead(on, state)
+    }
+
+    /// Waits until bytes below `upto` are durable, running syncs where nobody else does.
+    fn wait(on: &dyn Commits, upto: u64, cuts: u64) -> Result<u64, IoError> {
+        let committer = on.committer();
+        loop {
+            if let Some(outcome) = outcome(on, upto, cuts) {
+                return outcome;
+            }
+            let mut state = committer.state.lock();
+            if let Some(outcome) = outcome(on, upto, cuts) {
+                return outcome;
+            }
+            if state.syncing() {
+                state.waiting += 1;
+                committer.changed.wait(&mut state);
+                state.waiting -= 1;
+            } else {
+                committer.lead(on, state)?;
+            }
+        }
+    }
+
+    /// Runs a sync for all who wait. `state` says that none is going on.
+    fn lead<'a>(
+        &'a self,
+        on: &(impl Commits + ?Sized),
+        mut state: crate::sync::MutexGuard<'a, State>,
+    ) -> Result<u64, IoError> {
+        state.begun += 1;
+        let served = state.served;
+        drop(state);
+        for _ in 0..served.min(TURNS_MAX) {
+            yield_now();
+        }
+        let result = on.sync();
+        let mut state = self.state.lock();
+        state.ended = state.begun;
+        let ready = |watcher: &Watcher| result.is_err() || on.marks().durable() >= watcher.upto;
+        let (woken, left) = std::mem::take(&mut state.wakers).into_iter().partition(ready);
+        state.wakers = left;
+        let woken: Vec<Watcher> = woken;
+        state.served = state.waiting + woken.len();
+        drop(state);
+        self.changed.notify_all();
+        woken.into_iter().for_each(|watcher| watcher.waker.wake());
+        result
+    }
+
+    /// Wakes everybody to look again: the file was cut.
+    pub(crate) fn disturb(&self) {
+        let woken = std::mem::take(&mut self.state.lock().wakers);
+        self.changed.notify_all();
+        woken.into_iter().for_each(|watcher| watcher.waker.wake());
+    }
+
+    /// Runs syncs until nobody waits for one by a waker alone.
+    fn attend(on: &dyn Commits) {
+        let committer = on.committer();
+        loop {
+            let mut state = committer.state.lock();
+            if state.wakers.is_empty() {
+                state.attended = false;
+                return;
+            }
+            if state.syncing() {
+                state.waiting += 1;
+                committer.changed.wait(&mut state);
+                state.waiting -= 1;
+            } else {
+                // A failure has woken everybody, who find the fence; nobody is left to serve then.
+                let _ = committer.lead(on, state);
+            }
+        }
+    }
+}
+
+/// What is known of bytes below `upto` without a sync.
+fn outcome(on: &dyn Commits, upto: u64, cuts: u64) -> Option<Result<u64, IoError>> {
+    // Durable before fenced: what a sync has covered stays acknowledged.
+    let durable = on.marks().durable();
+    let refused = if durable >= upto { None } else { on.refused("flush") };
+    // After the mark: one that rose by bytes appended behind a cut is seen with the cut.
+    if on.marks().cuts() != cuts {
+        return Some(Err(on.cut_off(upto)));
+    }
+    if durable >= upto { Some(Ok(durable)) } else { refused.map(Err) }
+}
+
+/// The promise that bytes of a file will be durable: to be waited on, asked, or awaited.
+///
+/// It is kept by one sync that serves all who wait at the same time. Dropping it takes nothing back. While nobody
+/// waits, asks or awaits, no sync is run for its sake.
+///
+/// The answer is the durable mark, at or behind the bytes it is about. An error says that they are not known to be
+/// durable: the sync failed and the file is fenced, or the file was truncated meanwhile, wherever that was.
+#[must_use = "nothing becomes durable by it until it is waited on or awaited"]
+pub struct Durability {
+    on: Arc<dyn Commits>,
+    upto: u64,
+    cuts: u64,
+    /// The number of its waker, once it has one.
+    id: Option<u64>,
+}
+
+impl Durability {
+    pub(crate) fn new(on: Arc<dyn Commits>, upto: u64) -> Self {
+        let cuts = on.marks().cuts();
+        Self { on, upto, cuts, id: None }
+    }
+
+    /// The position below which bytes will be durable.
+    pub fn position(&self) -> u64 {
+        self.upto
+    }
+
+    /// Blocks until it is so; runs the sync itself, for all who wait, if no other thread does.
+    ///
+    /// # Errors
+    /// The bytes are not known to be durable.
+    pub fn wait(self) -> Result<u64, IoError> {
+        Committer::wait(&*self.on, self.upto, self.cuts)
+    }
+
+    /// The answer, if there is one already. Runs no sync.
+    pub fn check(&self) -> Option<Result<u64, IoError>> {
+        outcome(&*self.on, self.upto, self.cuts)
+    }
+}
+
+impl Future for Durability {
+    type Output = Result<u64, IoError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(outcome) = self.check() {
+            return Poll::Ready(outcome);
+        }
+        let on = Arc::clone(&self.on);
+        let mut state = on.committer().state.lock();
+        // Once more under the lock: from here on whoever ends a sync sees the waker.
+        if let Some(outcome) = self.check() {
+            return Poll::Ready(outcome);
+        }
+        let id = *self.id.get_or_insert_with(|| {
+            state.last_id += 1;
+            state.last_id
+        });
+        let waker = context.waker().clone();
+        match state.wakers.iter_mut().find(|watcher| watcher.id == id) {
+            Some(watcher) => watcher.waker = waker,
+            None => state.wakers.push(Watcher { id, upto: self.upto, waker }),
+        }
+        if !std::mem::replace(&mut state.attended, true) {
+            let on = Arc::clone(&on);
+            drop(state);
+            in_background(move || Committer::attend(&*on));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Durability {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.on.committer().state.lock().wakers.retain(|watcher| watcher.id != id);
+        }
+    }
+}
+
+impl fmt::Debug for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Durability").field("position", &self.upto).field("answer", &self.check()).finish()
+    }
+}

@@ -1,0 +1,214 @@
+//! [`PlainAppender`]: appends through writes that are done when they return.
+//!
+//! Accepted and stable are one. What its writer and its sync know of the marks they hold under their own locks, and
+//! only publish through the marks: they never load what they store. (A model depends on that, too: loom forgets that
+//! another thread has loaded an atomic once the storing thread loads it.) Lock order: the sync lock, then the writer
+//! lock; neither is held while the other side waits for the device, except that a truncation waits for the sync that
+//! is going on.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::appender::{Appender, end_of, truncate_beyond, truncated};
+use crate::backend::{RawFile, write_all};
+use crate::commit::{Commits, Committer, Durability};
+use crate::error::{IoError, Verdict};
+use crate::marks::Marks;
+use crate::op::{Gather, Op};
+use crate::sync::{AtomicBool, Mutex, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct PlainAppender {
+    file: Arc<dyn RawFile>,
+    marks: Marks,
+    /// The accepted mark. Held across the write of an append and the cut of a truncation.
+    writer: Mutex<u64>,
+    /// Held across a sync, so that there is at most one in flight.
+    sync: Mutex<Synced>,
+    /// Set by a cut, whose length no sync has covered yet.
+    resized: AtomicBool,
+    committer: Committer,
+}
+
+#[derive(Debug)]
+struct Synced {
+    /// The durable mark.
+    durable: u64,
+    /// Whether there was a sync through this appender. Before it, what is there may be in a cache only.
+    ever: bool,
+}
+
+impl PlainAppender {
+    /// An appender of a file that has at least `len` bytes.
+    pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Self {
+        Self {
+            file,
+            marks: Marks::new(len),
+            writer: Mutex::new(len),
+            sync: Mutex::new(Synced { durable: 0, ever: false }),
+            resized: AtomicBool::new(false),
+            committer: Committer::new(),
+        }
+    }
+
+    /// What a failed write of `[start, start + size)` leads to: all or nothing, or the fence.
+    #[cold]
+    fn write_failed(&self, start: u64, size: u64, error: IoError) -> IoError {
+        let error = error.with_range(start, size);
+        if error.verdict() == Verdict::NoSpace {
+            // Nothing behind it is in flight: what was written of it can be taken back.
+            return match self.cut_file(start) {
+                Ok(()) => error,
+                Err(_) => self.marks.fence("append", &self.file.path(), error),
+            };
+        }
+        self.marks.fence("append", &self.file.path(), error)
+    }
+
+    /// Cuts the file, not the marks, if it is longer than `len`.
+    fn cut_file(&self, len: u64) -> Result<(), IoError> {
+        if self.file.len()? > len {
+            self.file.submit(Op::SetLen { len }).wait().result?;
+            // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
+            // swap there.
+            self.resized.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Cuts the file for a caller who can be told that nothing changed.
+    fn cut_or_fence(&self, op: &'static str, len: u64) -> Result<(), IoError> {
+        self.cut_file(len).map_err(|error| match error.verdict() {
+            Verdict::Misuse => error,
+            _ => self.marks.fence(op, &self.file.path(), error),
+        })
+    }
+}
+
+impl Appender for PlainAppender {
+    fn append(&self, data: Gather) -> Result<Range<u64>, IoError> {
+        let mut accepted = self.writer.lock();
+        self.marks.check("append", || self.file.path())?;
+        let start = *accepted;
+        let size = data.len();
+        let end = end_of(&*self.file, start, size)?;
+        match write_all(&*self.file, start, data) {
+            Ok(_) => {
+                *accepted = end;
+                self.marks.accept(end);
+                Ok(start..end)
+            }
+            Err(error) => Err(self.write_failed(start, size, error)),
+        }
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        // Read once: the answer ends at the mark seen here, however far the writer gets meanwhile.
+        let mut accepted = self.marks.accepted();
+        let mut done = 0;
+        loop {
+            let place = at.saturating_add(done as u64);
+            let left = usize::try_from(accepted.saturating_sub(place)).unwrap_or(usize::MAX);
+            let want = left.min(into.len() - done);
+            if want == 0 {
+                return Ok(done);
+            }
+            match self.file.read_at(&mut into[done..done + want], place)? {
+                0 => {
+                    // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that.
+                    let now = *self.writer.lock();
+                    if now >= accepted {
+                        let why = format!("the file ends before its accepted mark, {accepted}");
+                        let error =
+                            IoError::because("read", self.file.path(), io::ErrorKind::UnexpectedEof, why);
+                        return Err(error.with_range(place, want as u64));
+                    }
+                    accepted = now;
+                }
+                count => done += count,
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<u64, IoError> {
+        self.marks.check("flush", || self.file.path())?;
+        Committer::flush(self)
+    }
+
+    fn durability(self: Arc<Self>, upto: u64) -> Durability {
+        Durability::new(self, upto)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), IoError> {
+        let mut synced = self.sync.lock();
+        let mut accepted = self.writer.lock();
+        self.marks.check("truncate", || self.file.path())?;
+        if len > *accepted {
+            return Err(truncate_beyond(&*self.file, len, *accepted));
+        }
+        self.cut_or_fence("truncate", len)?;
+        *accepted = len;
+        synced.durable = synced.durable.min(len);
+        self.marks.cut(len, synced.durable);
+        drop((accepted, synced));
+        self.committer.disturb();
+        Ok(())
+    }
+
+    fn seal(&self) -> Result<u64, IoError> {
+        let _syncing = self.sync.lock();
+        let accepted = self.writer.lock();
+        self.marks.check("seal", || self.file.path())?;
+        let len = *accepted;
+        self.cut_or_fence("seal", len)?;
+        Ok(len)
+    }
+
+    fn file(&self) -> &Arc<dyn RawFile> {
+        &self.file
+    }
+}
+
+impl Commits for PlainAppender {
+    fn committer(&self) -> &Committer {
+        &self.committer
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    fn sync(&self) -> Result<u64, IoError> {
+        let mut synced = self.sync.lock();
+        self.marks.check("flush", || self.file.path())?;
+        let target = self.marks.stable();
+        // Pairs with the store in `cut_file`: a cut seen here happened before the sync below.
+        let resized = self.resized.swap(false, Ordering::AcqRel);
+        if synced.ever && !resized && synced.durable >= target {
+            return Ok(synced.durable);
+        }
+        match self.file.submit(Op::Flush { metadata: resized }).wait().result {
+            Ok(_) => {
+                *synced = Synced { durable: target, ever: true };
+                self.marks.sync_to(target);
+                Ok(target)
+            }
+            Err(error) => {
+                Err(self.marks.fence("flush", &self.file.path(), error.with_verdict(Verdict::Damaged)))
+            }
+        }
+    }
+
+    fn refused(&self, op: &'static str) -> Option<IoError> {
+        self.marks.check(op, || self.file.path()).err()
+    }
+
+    fn cut_off(&self, upto: u64) -> IoError {
+        truncated(&*self.file, upto)
+    }
+}

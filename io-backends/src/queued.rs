@@ -1,0 +1,431 @@
+//! [`QueuedAppender`]: appends through writes that complete later, that must be aligned, or both.
+//!
+//! An append is accepted when its bytes are in the tail, where readers find them; writes carry them to the file,
+//! several at a time, and the stable mark follows the completed front. Where writes must be aligned, whole blocks go
+//! as they fill up to a chunk; the last, partial block goes padded with zeros when a flush, a seal or a truncation
+//! needs it, and is written again once it has grown. No two writes in flight touch the same block.
+//!
+//! Space is taken ahead, so that a full disk is noticed before an append is accepted: what was accepted can only be lost
+//! to a failed write, and that fences the file.
+//!
+//! Lock order: the sync lock, the writer's, then that of the flights or that of the tail. The writer's is held while
+//! an append waits for room among the writes in flight, which bounds the memory that is bound by them; never by a
+//! reader, unless the file ended before its mark.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::aligned::Pool;
+use crate::appender::{Appender, end_of, truncate_beyond, truncated};
+use crate::backend::{Align, RawFile};
+use crate::commit::{Commits, Committer, Durability};
+use crate::error::{IoError, Verdict};
+use crate::flights::Flights;
+use crate::marks::Marks;
+use crate::op::{Advice, Gather, Op, Through};
+use crate::plan::AppendPlan;
+use crate::space::Reserved;
+use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
+use crate::tail::Tail;
+
+#[derive(Debug)]
+pub(crate) struct QueuedAppender {
+    file: Arc<dyn RawFile>,
+    align: Align,
+    plan: AppendPlan,
+    marks: Marks,
+    writer: Mutex<Writer>,
+    tail: RwLock<Tail>,
+    flights: Flights,
+    /// Held across a sync, so that there is at most one in flight.
+    sync: Mutex<Synced>,
+    /// Set by a cut, whose length no sync has covered yet.
+    resized: AtomicBool,
+    committer: Committer,
+    pool: Arc<Pool>,
+}
+
+struct Writer {
+    /// The accepted mark.
+    accepted: u64,
+    /// Where the bytes end for which a write was begun.
+    sent: u64,
+    /// The begun block before `sent`: what a write of it begins with.
+    begun: Vec<u8>,
+    reserved: Reserved,
+    /// The file may be longer than `accepted`.
+    ahead: bool,
+    /// Bytes for which the kernel was told to begin writing back.
+    behind: u64,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("accepted", &self.accepted)
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Synced {
+    /// The durable mark.
+    durable: u64,
+    /// Whether there was a sync through this appender. Before it, what is there may be in a cache only.
+    ever: bool,
+}
+
+/// How much a call sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Send {
+    /// Whole chunks, or where writes need no alignment, everything.
+    Ready,
+    /// Everything.
+    All,
+}
+
+impl QueuedAppender {
+    /// An appender of a file that has at least `len` bytes.
+    pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Result<Self, IoError> {
+        let (align, plan) = (file.align(), file.caps().plan);
+        let begun = begun_block(&*file, &align, len)?;
+        let reserved = Reserved::new(plan.space, len);
+        let writer = Writer { accepted: len, sent: len, begun, reserved, ahead: false, behind: len };
+        Ok(Self {
+            file,
+            align,
+            plan,
+            marks: Marks::new(len),
+            writer: Mutex::new(writer),
+            tail: RwLock::new(Tail::new(len)),
+            flights: Flights::new(),
+            sync: Mutex::new(Synced { durable: 0, ever: false }),
+            resized: AtomicBool::new(false),
+            committer: Committer::new(),
+            pool: Arc::default(),
+        })
+    }
+
+    fn block(&self) -> u64 {
+        u64::from(self.align.block.get())
+    }
+
+    /// Begins writes of what was accepted and not sent yet.
+    fn send(&self, writer: &mut Writer, accepted: u64, how: Send) -> Result<(), IoError> {
+        let block = self.block();
+        let chunk = u64::from(self.plan.chunk).max(block).next_multiple_of(block);
+        loop {
+            let from = writer.sent - writer.begun.len() as u64;
+            let mut end = accepted;
+            if how == Send::Ready && block > 1 {
+                if accepted - from < chunk {
+                    return Ok(());
+                }
+                end -= end % block;
+            }
+            end = end.min(from + chunk);
+            if end <= writer.sent {
+                return Ok(());
+            }
+            // Room for one more; and where the block was begun before, its write must have landed.
+            let most = if writer.begun.is_empty() { self.plan.depth.max(1) as usize - 1 } else { 0 };
+            self.flights.thin_out(&*self.file, &self.marks, most)?;
+            let slices = self.tail.read().slices(writer.sent, end);
+            let data = if block > 1 { self.padded(writer, slices, from, end) } else { Gather::from(slices) };
+            let through = if self.plan.through { Through::Data } else { Through::No };
+            writer.ahead |= !end.is_multiple_of(block) || !self.plan_is_exact();
+            writer.sent = end;
+            self.flights.start(&*self.file, from, data, end, block, through);
+        }
+    }
+
+    /// Whether space ahead leaves the length as it is.
+    fn plan_is_exact(&self) -> bool {
+        matches!(self.plan.space, crate::plan::Space::None | crate::plan::Space::Blocks(_))
+    }
+
+    /// One aligned buffer with the blocks of `[from, end)`: the begun one, `slices`, and zeros. Keeps what of the last
+    /// block is only begun.
+    fn padded(&self, writer: &mut Writer, slices: Vec<Bytes>, from: u64, end: u64) -> Gather {
+        let block = self.block();
+        let size = (end.next_multiple_of(block) - from) as usize;
+        let mut buf = self.pool.take(size);
+        let mut at = writer.begun.len();
+        buf[..at].copy_from_slice(&writer.begun);
+        for slice in slices {
+            buf[at..at + slice.len()].copy_from_slice(&slice);
+            at += slice.len();
+        }
+        buf[at..].fill(0);
+        writer.begun.clear();
+        writer.begun.extend_from_slice(&buf[at - (end % block) as usize..at]);
+        Gather::One(Bytes::from_owner(buf))
+    }
+
+    /// Sends all, and waits until the file has it.
+    fn settle_all(&self, writer: &mut Writer) -> Result<(), IoError> {
+        self.send(writer, writer.accepted, Send::All)?;
+        self.flights.settle(&*self.file, &self.marks, writer.accepted)?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Forgets what readers find in the file.
+    fn forget(&self) {
+        let kept = self.marks.stable().saturating_sub(u64::from(self.plan.tail));
+        let slack = u64::from(self.plan.chunk.min(self.plan.tail)) / 2;
+        if self.tail.read().start() + slack < kept {
+            self.tail.write().forget_below(kept);
+        }
+    }
+
+    /// Cuts the file, not the marks, if it is longer than `len`. Nothing is in flight.
+    fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
+        if self.file.len()? > len {
+            self.file.submit(Op::SetLen { len }).wait().result?;
+            // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
+            // swap there.
+            self.resized.store(true, Ordering::Release);
+        }
+        writer.reserved.cut(len);
+        writer.ahead = false;
+        Ok(())
+    }
+
+    fn or_fence<T>(&self, op: &'static str, result: Result<T, IoError>) -> Result<T, IoError> {
+        result.map_err(|error| match error.verdict() {
+            Verdict::Misuse | Verdict::Fenced => error,
+            _ => self.marks.fence(op, &self.file.path(), error),
+        })
+    }
+
+    fn check(&self, op: &'static str) -> Result<(), IoError> {
+        self.marks.check(op, || self.file.path())
+    }
+
+    /// Sends all, waits, and cuts what is ahead: the file is then exactly what was accepted.
+    fn finish(&self, writer: &mut Writer, op: &'static str, len: u64) -> Result<(), IoError> {
+        self.settle_all(writer)?;
+        let cut = self.cut_file(writer, len);
+        self.or_fence(op, cut)
+    }
+
+    fn write_behind(&self, writer: &mut Writer) {
+        let step = u64::from(self.plan.write_behind);
+        let stable = self.marks.stable();
+        if step > 0 && stable >= writer.behind + step {
+            // A hint: what it does not do a sync will.
+            let op = Op::Advise { range: writer.behind..stable, how: Advice::WriteBack };
+            drop(self.file.submit(op).wait());
+            writer.behind = stable;
+        }
+    }
+}
+
+impl Appender for QueuedAppender {
+    fn append(&self, data: Gather) -> Result<Range<u64>, IoError> {
+        let mut writer = self.writer.lock();
+        self.flights.collect(&*self.file, &self.marks);
+        self.check("append")?;
+        let start = writer.accepted;
+        let size = data.len();
+        let end = end_of(&*self.file, start, size)?;
+        let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
+        writer.reserved.reach(&*self.file, reach).map_err(|error| error.with_range(start, size))?;
+        {
+            let mut tail = self.tail.write();
+            match data {
+                Gather::One(part) => tail.push(part),
+                Gather::Many(parts) => parts.into_iter().for_each(|part| tail.push(part)),
+            }
+        }
+        self.send(&mut writer, end, Send::Ready)?;
+        writer.accepted = end;
+        self.marks.take(end);
+        self.flights.collect(&*self.file, &self.marks);
+        self.check("append")?;
+        self.forget();
+        self.write_behind(&mut writer);
+        Ok(start..end)
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        // Read once: the answer ends at the mark seen here, however far the writer gets meanwhile.
+        let mut accepted = self.marks.accepted();
+        let mut done = 0;
+        loop {
+            let place = at.saturating_add(done as u64);
+            let left = usize::try_from(accepted.saturating_sub(place)).unwrap_or(usize::MAX);
+            let want = left.min(into.len() - done);
+            if want == 0 {
+                return Ok(done);
+            }
+            let (start, count) = {
+                let tail = self.tail.read();
+                let here = place >= tail.start();
+                (tail.start(), if here { Some(tail.read(&mut into[done..done + want], place)) } else { None })
+            };
+            let count = match count {
+                Some(count) => count,
+                // What lies before the tail is in the file, and stays there.
+                None => {
+                    let want = want.min(usize::try_from(start - place).unwrap_or(usize::MAX));
+                    self.file.read_at(&mut into[done..done + want], place)?
+                }
+            };
+            if count == 0 {
+                // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that.
+                let now = self.writer.lock().accepted;
+                if now >= accepted {
+                    let why = format!("the file ends before its accepted mark, {accepted}");
+                    let error = IoError::because("read", self.file.path(), io::ErrorKind::UnexpectedEof, why);
+                    return Err(error.with_range(place, want as u64));
+                }
+                accepted = now;
+            }
+            done += count;
+        }
+    }
+
+    fn flush(&self) -> Result<u64, IoError> {
+        self.check("flush")?;
+        Committer::flush(self)
+    }
+
+    fn durability(self: Arc<Self>, upto: u64) -> Durability {
+        Durability::new(self, upto)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), IoError> {
+        let mut synced = self.sync.lock();
+        let mut writer = self.writer.lock();
+        self.check("truncate")?;
+        if len > writer.accepted {
+            return Err(truncate_beyond(&*self.file, len, writer.accepted));
+        }
+        self.finish(&mut writer, "truncate", len)?;
+        let begun = begun_block(&*self.file, &self.align, len);
+        writer.begun = self.or_fence("truncate", begun)?;
+        writer.accepted = len;
+        writer.sent = len;
+        writer.behind = writer.behind.min(len);
+        synced.durable = synced.durable.min(len);
+        self.tail.write().cut(len);
+        self.marks.cut(len, synced.durable);
+        drop((writer, synced));
+        self.committer.disturb();
+        Ok(())
+    }
+
+    fn seal(&self) -> Result<u64, IoError> {
+        let _syncing = self.sync.lock();
+        let mut writer = self.writer.lock();
+        self.check("seal")?;
+        let len = writer.accepted;
+        self.finish(&mut writer, "seal", len)?;
+        self.tail.write().forget_below(len);
+        Ok(len)
+    }
+
+    fn file(&self) -> &Arc<dyn RawFile> {
+        &self.file
+    }
+}
+
+impl Commits for QueuedAppender {
+    fn committer(&self) -> &Committer {
+        &self.committer
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    fn sync(&self) -> Result<u64, IoError> {
+        let mut synced = self.sync.lock();
+        self.check("flush")?;
+        let target = {
+            let mut writer = self.writer.lock();
+            let accepted = writer.accepted;
+            self.send(&mut writer, accepted, Send::All)?;
+            accepted
+        };
+        self.flights.settle(&*self.file, &self.marks, target)?;
+        {
+            let mut writer = self.writer.lock();
+            // With later appends under way the length is set right by the flush that covers them.
+            let alone = writer.accepted == target && writer.sent == target && self.flights.len() == 0;
+            if alone && writer.ahead && !writer.reserved.stays_ahead() {
+                let cut = self.cut_file(&mut writer, target);
+                self.or_fence("flush", cut)?;
+            }
+            self.forget();
+        }
+        // Pairs with the store in `cut_file`: a cut seen here happened before the sync below.
+        let resized = self.resized.swap(false, Ordering::AcqRel);
+        if synced.ever && !resized && synced.durable >= target {
+            return Ok(synced.durable);
+        }
+        // Each write since the last sync was durable by itself.
+        let covered = self.plan.through && synced.ever && !resized;
+        let result =
+            if covered { Ok(0) } else { self.file.submit(Op::Flush { metadata: resized }).wait().result };
+        match result {
+            Ok(_) => {
+                *synced = Synced { durable: target, ever: true };
+                self.marks.sync_to(target);
+                Ok(target)
+            }
+            Err(error) => {
+                Err(self.marks.fence("flush", &self.file.path(), error.with_verdict(Verdict::Damaged)))
+            }
+        }
+    }
+
+    fn refused(&self, op: &'static str) -> Option<IoError> {
+        self.check(op).err()
+    }
+
+    fn cut_off(&self, upto: u64) -> IoError {
+        truncated(&*self.file, upto)
+    }
+}
+
+impl Drop for QueuedAppender {
+    /// What was accepted reaches the file, as it does where writes are done when they return. Nothing becomes durable
+    /// by it.
+    fn drop(&mut self) {
+        let mut writer = self.writer.lock();
+        if !self.marks.fenced() {
+            // Nobody is left to hear of an error; what is missing then was never durable.
+            let _ = self.settle_all(&mut writer);
+            if writer.ahead && self.check("close").is_ok() {
+                let len = writer.accepted;
+                let _ = self.cut_file(&mut writer, len);
+            }
+        }
+        self.flights.drain(&*self.file, &self.marks);
+    }
+}
+
+/// The block before `len` that is only begun there, as the file has it.
+fn begun_block(file: &dyn RawFile, align: &Align, len: u64) -> Result<Vec<u8>, IoError> {
+    let size = len % u64::from(align.block.get());
+    let mut begun = vec![0; size as usize];
+    let count = file.read_at(&mut begun, len - size)?;
+    if count < begun.len() {
+        let why = format!("the file ends before {len}");
+        let error = IoError::because("read", file.path(), io::ErrorKind::UnexpectedEof, why);
+        return Err(error.with_range(len - size, size));
+    }
+    Ok(begun)
+}

@@ -1,0 +1,474 @@
+//! [`Ring`]: an io_uring, its queues, and the operations in flight.
+//!
+//! # What makes it sound
+//! - Whatever the kernel may use of an operation, its bytes, the array that lists them, the open file, lies in the slot
+//!   table from before the entry is pushed until its completion was taken from the queue. Nothing else frees it: not
+//!   a dropped ticket, a failed system call, or the end of the backend, which waits, and where that does not help leaks.
+//! - The bytes are [`Bytes`](bytes::Bytes): shared, immutable, and at the same address wherever the handle moves.
+//! - The submission queue is used under its lock; the completion queue by the one thread that holds the reaper's role.
+//! - There are never more operations in flight than completions fit into the queue.
+//!
+//! # Who fetches completions
+//! Whoever waits. One thread at a time has the role and sleeps in the kernel; others that wait sleep until it gives the
+//! role back, which it does after each batch, and look whether theirs was among it. A thread that does not want to
+//! wait fetches only where the role is free: what it took away could be what a sleeper waits for.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::io::Errno;
+
+use crate::error::{IoError, Verdict};
+use crate::inode::{Inode, Writing};
+use crate::op::{Done, Gather, Through};
+use crate::probe::Unavailable;
+use crate::slots::SlotTable;
+use crate::std_file::{BYTES_MAX, PARTS_MAX};
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, yield_now};
+use crate::ticket::{Completer, Driver, Ticket};
+
+/// Tries of one operation that the kernel interrupts or puts off, before that is an error.
+const TRIES_MAX: u32 = 1000;
+/// How long the end of a ring waits for what is in flight.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(30);
+
+const RWF_DSYNC: i32 = 0x2;
+const RWF_DONTCACHE: i32 = 0x80;
+
+/// An io_uring that any thread may use.
+pub(super) struct Ring {
+    uring: IoUring,
+    flying: SlotTable<Box<Flying>>,
+    /// Held while the submission queue is used.
+    submission: Mutex<()>,
+    /// Whether some thread fetches completions.
+    reaping: Mutex<bool>,
+    reaped: Condvar,
+    /// Cleared by the first file system that does not know the flag.
+    dsync: AtomicBool,
+}
+
+/// A write, as it is asked for.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) target: Arc<File>,
+    pub(super) path: Arc<Path>,
+    pub(super) writing: Writing<Arc<Inode>>,
+    pub(super) at: u64,
+    pub(super) data: Gather,
+    /// Bytes of `data`, at least 1.
+    pub(super) size: u64,
+    pub(super) through: Through,
+    pub(super) dont_cache: bool,
+    /// Positions at which it can be continued are multiples of this.
+    pub(super) block: u64,
+}
+
+/// An operation that the kernel has, or is about to have. Boxed by who holds it: it moves in and out of the table.
+struct Flying {
+    write: Write,
+    /// Bytes that are written for certain.
+    done: u64,
+    /// What is left, as the kernel reads it; points into `write.data`.
+    slices: Vec<libc::iovec>,
+    phase: Phase,
+    /// The kernel is to block on a thread of its own instead of saying "again".
+    blocking: bool,
+    tries: u32,
+    completer: Completer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// One call, durable by itself if the flag is set.
+    Write { dsync: bool },
+    /// The sync that follows a write where the flag is unknown. Begun when the write is done: a link would save
+    /// nothing and a short write breaks it.
+    Sync,
+}
+
+// SAFETY: the pointers in `slices` lead into `write.data`, which it owns and which may be sent; nothing is read or
+// written through them but by the kernel.
+unsafe impl Send for Flying {}
+
+impl Ring {
+    /// A ring of `entries` submissions and four times as many completions, with as many of the features that help as
+    /// the kernel has.
+    pub(super) fn new(entries: u32) -> Result<Self, Unavailable> {
+        let uring = set_up(entries)?;
+        let params = uring.params();
+        if !params.is_feature_nodrop() || !params.is_feature_ext_arg() {
+            return Err(unavailable("io_uring_setup(2) features NODROP and EXT_ARG", None));
+        }
+        let mut probe = Probe::new();
+        let asked = "io_uring_register(2) IORING_REGISTER_PROBE";
+        uring.submitter().register_probe(&mut probe).map_err(|error| unavailable(asked, Some(error)))?;
+        let needed = [opcode::Write::CODE, opcode::Writev::CODE, opcode::Fsync::CODE];
+        if !needed.into_iter().all(|code| probe.is_supported(code)) {
+            return Err(unavailable(
+                "io_uring_register(2) IORING_REGISTER_PROBE for write, writev, fsync",
+                None,
+            ));
+        }
+        let capacity = params.cq_entries() as usize;
+        Ok(Self {
+            uring,
+            flying: SlotTable::new(capacity),
+            submission: Mutex::new(()),
+            reaping: Mutex::new(false),
+            reaped: Condvar::new(),
+            dsync: AtomicBool::new(true),
+        })
+    }
+
+    /// Begins a write.
+    pub(super) fn write(self: &Arc<Self>, write: Write) -> Ticket {
+        let (completer, ticket) = Ticket::driven(Arc::clone(self) as Arc<dyn Driver>);
+        // A hint, as every file of the ring shares it.
+        let dsync = write.through == Through::Data && self.dsync.load(Ordering::Relaxed);
+        let mut flying = Box::new(Flying {
+            write,
+            done: 0,
+            slices: Vec::new(),
+            phase: Phase::Write { dsync },
+            blocking: false,
+            tries: 0,
+            completer,
+        });
+        while let Err(back) = self.launch(flying) {
+            // As many in flight as completions fit: one must land first.
+            flying = back;
+            self.drive_until(&|| self.flying.len() < self.capacity());
+        }
+        ticket
+    }
+
+    fn capacity(&self) -> usize {
+        self.uring.params().cq_entries() as usize
+    }
+
+    /// Gives an operation to the kernel; gives it back where there are too many.
+    fn launch(&self, mut flying: Box<Flying>) -> Result<(), Box<Flying>> {
+        let entry = flying.entry();
+        let key = self.flying.insert(flying)?;
+        let entry = entry.user_data(key);
+        {
+            let _queue = self.submission.lock();
+            loop {
+                // SAFETY: no other one exists: all are made under the lock that is held.
+                let mut queue = unsafe { self.uring.submission_shared() };
+                // SAFETY: what the entry points to lies in the slot under `key`, whose box moved without moving what
+                // it holds, and stays there until the completion with this key is taken from the queue.
+                let pushed = unsafe { queue.push(&entry) };
+                drop(queue);
+                if pushed.is_ok() {
+                    break;
+                }
+                self.enter();
+            }
+            self.enter();
+        }
+        Ok(())
+    }
+
+    /// Makes the kernel take what is in the submission queue.
+    fn enter(&self) {
+        loop {
+            match self.uring.submit() {
+                Ok(_) => return,
+                Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::INTR) => {}
+                    // It cannot take more now: whoever reaps next enters again with what is left in the queue.
+                    Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
+                        yield_now();
+                        return;
+                    }
+                    _ => return self.break_down(&error),
+                },
+            }
+        }
+    }
+
+    /// Waits for a completion, `max_wait` at most, and processes all that are there. For the thread with the role.
+    fn reap(&self, max_wait: Option<Duration>) -> usize {
+        let landed = self.fetch();
+        if landed > 0 {
+            return landed;
+        }
+        let result = match max_wait {
+            Some(Duration::ZERO) => self.uring.submit(),
+            Some(max_wait) => {
+                let timespec = Timespec::from(max_wait);
+                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
+            }
+            None => self.uring.submit_and_wait(1),
+        };
+        if let Err(error) = result {
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {}
+                _ => self.break_down(&error),
+            }
+        }
+        self.fetch()
+    }
+
+    /// Processes the completions that are in the queue. For the thread with the role.
+    fn fetch(&self) -> usize {
+        let mut landed = Vec::new();
+        {
+            // SAFETY: no other one exists: only the thread with the role makes one, and drops it before it gives the
+            // role back.
+            let mut queue = unsafe { self.uring.completion_shared() };
+            queue.sync();
+            landed.extend((&mut queue).map(|entry| (entry.user_data(), entry.result())));
+        }
+        // With the queue free again: what a completion wakes may submit.
+        for (key, result) in &landed {
+            if let Some(flying) = self.flying.complete(*key) {
+                self.landed(flying, *result);
+            }
+        }
+        landed.len()
+    }
+
+    /// What a completion means: the end of the operation, or the next call for it.
+    fn landed(&self, mut flying: Box<Flying>, result: i32) {
+        let next = match flying.step(result) {
+            Step::End(result) => return flying.end(result),
+            Step::Again => flying,
+            Step::WithoutDsync => {
+                self.dsync.store(false, Ordering::Relaxed);
+                flying.phase = Phase::Write { dsync: false };
+                flying
+            }
+        };
+        // Its place has just become free, but another thread may have been quicker.
+        if let Err(flying) = self.launch(next) {
+            let error = io::Error::from_raw_os_error(Errno::BUSY.raw_os_error());
+            flying.end(Err(error));
+        }
+    }
+
+    /// The ring is of no use any more: every operation fails, and what the kernel may still use is leaked.
+    #[cold]
+    fn break_down(&self, error: &io::Error) {
+        for flying in self.flying.drain() {
+            let Flying { write, slices, completer, .. } = *flying;
+            let why = io::Error::new(error.kind(), format!("the ring broke down: {error}"));
+            let failed = IoError::new("write", &*write.path, why).with_range(write.at, write.size);
+            mem::forget((write.target, write.data, slices));
+            completer.complete(Done::new(Err(failed.with_verdict(Verdict::Damaged))));
+        }
+    }
+
+    /// Reaps, and gives the role back, which the caller has taken.
+    fn reap_in_role(&self, max_wait: Option<Duration>) -> usize {
+        let landed = self.reap(max_wait);
+        *self.reaping.lock() = false;
+        self.reaped.notify_all();
+        landed
+    }
+
+    /// Processes completions, waiting at most `max_wait` for the first. 0 at once where nothing is in flight.
+    pub(super) fn drive(&self, max_wait: Duration) -> io::Result<usize> {
+        if self.flying.is_empty() || mem::replace(&mut *self.reaping.lock(), true) {
+            return Ok(0);
+        }
+        Ok(self.reap_in_role(Some(max_wait)))
+    }
+
+    /// Between two looks at what is in flight: fetches what is there, and lets others run.
+    pub(super) fn pause(&self) {
+        self.poke();
+        yield_now();
+    }
+}
+
+impl Driver for Ring {
+    fn drive_until(&self, done: &dyn Fn() -> bool) {
+        let mut reaping = self.reaping.lock();
+        // Looked at under the lock: whoever reaps gives the role back under it, after the answers were given.
+        while !done() {
+            if *reaping {
+                self.reaped.wait(&mut reaping);
+                continue;
+            }
+            *reaping = true;
+            drop(reaping);
+            self.reap_in_role(None);
+            reaping = self.reaping.lock();
+        }
+    }
+
+    fn poke(&self) {
+        if mem::replace(&mut *self.reaping.lock(), true) {
+            return;
+        }
+        self.fetch();
+        *self.reaping.lock() = false;
+        self.reaped.notify_all();
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + SHUTDOWN_MAX;
+        while !self.flying.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Closing the ring is no barrier: the kernel may go on using what these own.
+                mem::forget(self.flying.drain());
+                return;
+            }
+            self.reap(Some(left));
+        }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("flying", &self.flying).finish_non_exhaustive()
+    }
+}
+
+enum Step {
+    End(Result<(), io::Error>),
+    Again,
+    WithoutDsync,
+}
+
+impl Flying {
+    /// The call for what is left of the operation. It points into `self`.
+    fn entry(&mut self) -> squeue::Entry {
+        let fd = Fd(self.write.target.as_raw_fd());
+        let flags = if self.blocking { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        let Phase::Write { dsync } = self.phase else {
+            return opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().flags(flags);
+        };
+        self.slices.clear();
+        let (mut skip, mut room) = (self.done, BYTES_MAX);
+        for part in self.write.data.parts() {
+            let from = skip.min(part.len() as u64) as usize;
+            skip -= from as u64;
+            let taken = (part.len() - from).min(room);
+            if taken == 0 {
+                continue;
+            }
+            room -= taken;
+            let base = part[from..].as_ptr().cast_mut().cast();
+            self.slices.push(libc::iovec { iov_base: base, iov_len: taken });
+            if self.slices.len() == PARTS_MAX || room == 0 {
+                break;
+            }
+        }
+        let at = self.write.at + self.done;
+        let dont_cache = if self.write.dont_cache { RWF_DONTCACHE } else { 0 };
+        let rw_flags = if dsync { RWF_DSYNC } else { 0 } | dont_cache;
+        let entry = match self.slices.as_slice() {
+            [one] => {
+                // At most BYTES_MAX, which fits.
+                let write = opcode::Write::new(fd, one.iov_base.cast_const().cast(), one.iov_len as u32);
+                write.offset(at).rw_flags(rw_flags).build()
+            }
+            many => {
+                let write = opcode::Writev::new(fd, many.as_ptr(), many.len() as u32);
+                write.offset(at).rw_flags(rw_flags).build()
+            }
+        };
+        entry.flags(flags)
+    }
+
+    /// Takes in the result of a call.
+    fn step(&mut self, result: i32) -> Step {
+        let Ok(count) = u64::try_from(result) else {
+            let errno = Errno::from_raw_os_error(-result);
+            return match (errno, self.phase) {
+                (Errno::INTR | Errno::AGAIN, _) if self.tries < TRIES_MAX => {
+                    self.tries += 1;
+                    self.blocking |= errno == Errno::AGAIN;
+                    Step::Again
+                }
+                (Errno::OPNOTSUPP, Phase::Write { dsync: true }) => Step::WithoutDsync,
+                _ => Step::End(Err(errno.into())),
+            };
+        };
+        let Phase::Write { dsync } = self.phase else { return Step::End(Ok(())) };
+        if count == 0 || count > self.write.size - self.done {
+            let why = format!("{count} bytes written where {} were asked for", self.write.size - self.done);
+            return Step::End(Err(io::Error::new(io::ErrorKind::WriteZero, why)));
+        }
+        let before = self.done;
+        self.done += count;
+        if self.done < self.write.size {
+            // From the block that was only begun: its bytes before are the same.
+            self.done -= (self.write.at + self.done) % self.write.block;
+            self.done = self.done.max(before);
+            self.tries += u32::from(self.done == before);
+            if self.tries > TRIES_MAX {
+                return Step::End(Err(io::ErrorKind::WriteZero.into()));
+            }
+            return Step::Again;
+        }
+        if self.write.through == Through::Data && !dsync {
+            self.phase = Phase::Sync;
+            return Step::Again;
+        }
+        Step::End(Ok(()))
+    }
+
+    /// Answers, and frees what the operation owned.
+    fn end(self, result: io::Result<()>) {
+        let Flying { write, completer, .. } = self;
+        let Write { path, writing, at, data, size, through, .. } = write;
+        // A view may come into being before anybody hears of the end.
+        drop(writing);
+        let result = result.map(|()| size).map_err(|source| {
+            let error = IoError::new("write", &*path, source).with_range(at, size);
+            // The sync in it may be what failed, and takes other writes with it.
+            match (through, error.verdict()) {
+                (Through::Data, Verdict::Other) => error.with_verdict(Verdict::Damaged),
+                _ => error,
+            }
+        });
+        completer.complete(Done::written(result, data));
+    }
+}
+
+/// Makes a ring with the best flags that the kernel takes.
+fn set_up(entries: u32) -> Result<IoUring, Unavailable> {
+    let asked = "io_uring_setup(2)";
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_clamp().setup_cqsize(entries.saturating_mul(4)).setup_submit_all();
+    match builder.build(entries) {
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            // Older than SUBMIT_ALL, 5.18.
+            let mut plain = IoUring::builder();
+            plain.dontfork().setup_clamp().setup_cqsize(entries.saturating_mul(4));
+            plain.build(entries).map_err(|error| unavailable(asked, Some(error)))
+        }
+        result => result.map_err(|error| unavailable(asked, Some(error))),
+    }
+}
+
+fn unavailable(probe: &'static str, source: Option<io::Error>) -> Unavailable {
+    let errno = source.and_then(|error| error.raw_os_error());
+    let remedy = match errno.map(Errno::from_raw_os_error) {
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "set sysctl kernel.io_uring_disabled to 0, or where a container's seccomp profile blocks it, allow \
+             io_uring_setup, io_uring_enter and io_uring_register"
+        }
+        Some(Errno::NOMEM) => "raise RLIMIT_MEMLOCK (ulimit -l), or ask for fewer entries",
+        Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files (ulimit -n)",
+        Some(Errno::NOSYS) => "it takes a kernel with CONFIG_IO_URING, and no seccomp profile that hides it",
+        _ => "it takes Linux 5.11 or newer; use another backend",
+    };
+    Unavailable { what: "io_uring", probe, errno, remedy }
+}

@@ -1,0 +1,186 @@
+//! Writes past the page cache: blocks, their remains, and what others see of the file.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kseg_io_backends::{
+    Align, Appender, Backend, BackendSpec, FileCaps, IoError, MapAccess, MappedRegion, Op, OpenHow, RawFile,
+    Ticket, Verdict, appender, open,
+};
+
+use crate::places;
+
+/// A file that takes aligned writes only, and holds its appender to that.
+#[derive(Debug)]
+struct Strict(Arc<dyn RawFile>);
+
+impl RawFile for Strict {
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+
+    fn align(&self) -> Align {
+        self.0.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        self.0.caps()
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if let Op::Write { at, data, .. } = &op {
+            let (block, memory) = (u64::from(self.align().block.get()), self.align().memory.get() as usize);
+            assert!(at.is_multiple_of(block), "position {at}");
+            for part in data.parts() {
+                assert!((part.len() as u64).is_multiple_of(block), "size {}", part.len());
+                assert!((part.as_ptr() as usize).is_multiple_of(memory), "address");
+            }
+        }
+        self.0.submit(op)
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.0.read_at(into, at)
+    }
+
+    fn len(&self) -> Result<u64, IoError> {
+        self.0.len()
+    }
+
+    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
+        self.0.map(len, access)
+    }
+
+    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
+        self.0.map_bytes(range)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+}
+
+/// Runs `test` for each backend that writes past the page cache, where there is one.
+fn with_each_direct(test: impl Fn(&str, &dyn Backend, &Path)) {
+    places::with_each(|spec, backend, dir| {
+        if spec.contains("direct") {
+            test(spec, &*backend, dir);
+        }
+    });
+}
+
+fn strict(backend: &dyn Backend, path: &Path, len: u64) -> Arc<dyn Appender> {
+    let file = backend.open(path, OpenHow::Create).unwrap();
+    assert!(!file.align().is_none());
+    appender(Arc::new(Strict(file)), len).unwrap()
+}
+
+fn bytes(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(|place| (place * 31 % 251) as u8).collect()
+}
+
+#[test]
+fn writes_are_whole_blocks_and_batches_lie_back_to_back() {
+    with_each_direct(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        let log = strict(backend, &path, 0);
+        for index in 0..5 {
+            assert_eq!(
+                log.append(Bytes::from(bytes(index * 1000, 1000)).into()).unwrap().start,
+                index as u64 * 1000
+            );
+            assert_eq!(log.flush().unwrap(), (index as u64 + 1) * 1000);
+            // Another handle, through the page cache, sees the same.
+            let seen = std::fs::read(&path).unwrap();
+            assert_eq!(seen[..(index + 1) * 1000], bytes(0, (index + 1) * 1000), "{spec}");
+            let zeroed = spec.contains("zeroed");
+            assert!(seen.len() == (index + 1) * 1000 || zeroed, "{spec}: {} bytes", seen.len());
+        }
+        assert_eq!(log.seal().unwrap(), 5000);
+        drop(log);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes(0, 5000));
+        let plain = appender(open("std").unwrap().open(&path, OpenHow::Write).unwrap(), 5000).unwrap();
+        let mut read = vec![0; 6000];
+        assert_eq!(plain.read_at(&mut read, 0).unwrap(), 5000);
+        assert_eq!(read[..5000], bytes(0, 5000));
+    });
+}
+
+#[test]
+fn partial_last_blocks_of_any_length_survive_every_kind_of_stop() {
+    with_each_direct(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        let mut len = 0_usize;
+        let lengths = (1..20).chain([511, 512, 513, 1000, 4095, 4096, 4097, 5000, 8191, 12_288, 20_000]);
+        for (round, adding) in lengths.enumerate() {
+            let log = strict(backend, &path, len as u64);
+            let mut tail = vec![0; 10_000];
+            let from = len.saturating_sub(5000);
+            let count = log.read_at(&mut tail, from as u64).unwrap();
+            assert_eq!(tail[..count], bytes(from, len - from), "{spec}: after a stop at {len}");
+            log.append(Bytes::from(bytes(len, adding)).into()).unwrap();
+            len += adding;
+            match round % 4 {
+                // Closed in order; flushed and dropped; dropped only; and as after a crash: zeros, or more, behind.
+                0 => {
+                    log.seal().unwrap();
+                    log.flush().unwrap();
+                }
+                1 => {
+                    log.flush().unwrap();
+                }
+                2 => {}
+                _ => {
+                    log.flush().unwrap();
+                    drop(log);
+                    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                    file.set_len(len as u64 + 9000).unwrap();
+                    continue;
+                }
+            }
+            drop(log);
+            assert_eq!(std::fs::read(&path).unwrap(), bytes(0, len), "{spec}: stop {round} at {len}");
+        }
+        let log = strict(backend, &path, len as u64);
+        assert_eq!(log.seal().unwrap(), len as u64);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes(0, len));
+    });
+}
+
+#[test]
+fn a_truncation_inside_a_block_keeps_what_is_before_it() {
+    with_each_direct(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        let log = strict(backend, &path, 0);
+        log.append(Bytes::from(bytes(0, 50_000)).into()).unwrap();
+        for len in [49_999, 40_960, 40_000, 12_289, 4096, 100, 0] {
+            log.truncate(len as u64).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), bytes(0, len), "{spec}");
+            log.append(Bytes::from(bytes(len, 7)).into()).unwrap();
+            log.flush().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap()[..len + 7], bytes(0, len + 7), "{spec}");
+        }
+    });
+}
+
+#[test]
+fn a_file_system_without_direct_writes_is_told_at_the_open() {
+    let Some(dir) = places::on_tmpfs() else { return };
+    for spec in ["std+direct", "uring+direct"] {
+        let Ok(backend) = open(spec) else { continue };
+        let error = backend.open(&dir.path().join("0.log"), OpenHow::Create).unwrap_err();
+        assert_eq!(error.verdict(), Verdict::Unsupported, "{error}");
+        for part in ["direct", "statx(STATX_DIOALIGN)", "ext4", "0.log"] {
+            assert!(error.to_string().contains(part), "{part:?} is missing in {error}");
+        }
+        let asked: BackendSpec = spec.parse().unwrap();
+        let error = asked.open_in(dir.path()).unwrap_err();
+        assert_eq!(error.unavailable().unwrap().what, "direct");
+    }
+    let auto = "auto".parse::<BackendSpec>().unwrap().open_in(dir.path()).unwrap();
+    assert_eq!(auto.got.to_string(), "std");
+    assert_eq!(auto.passed_over.len(), 2);
+}

@@ -1,0 +1,145 @@
+//! Handles on bytes becoming durable, and the sync that serves all who wait.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use bytes::Bytes;
+use kseg_io_backends::{
+    Appender, Backend, Call, Durability, Fault, Faulty, MemoryBackend, Metered, OpenHow, Verdict, appender,
+};
+
+use crate::places;
+
+fn on(backend: &dyn Backend, dir: &Path) -> Arc<dyn Appender> {
+    backend.names().create_dir_all(dir).unwrap();
+    appender(backend.open(&dir.join("0.log"), OpenHow::CreateNew).unwrap(), 0).unwrap()
+}
+
+fn ask(log: &Arc<dyn Appender>) -> Durability {
+    log.append_durable(Bytes::from_static(b"some bytes").into()).unwrap().1
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn one_sync_answers_all_who_asked_before_it() {
+    let metered = Metered::new(Arc::new(MemoryBackend::new()));
+    let log = on(&metered, Path::new("d"));
+    let handles: Vec<Durability> = (0..5).map(|_| ask(&log)).collect();
+    assert!(handles.iter().all(|handle| handle.check().is_none()), "nobody has waited yet");
+    assert_eq!(metered.calls(Call::Flush, "log").calls, 0);
+    let last = ask(&log);
+    assert_eq!((last.position(), last.wait().unwrap()), (60, 60));
+    for handle in handles {
+        assert_eq!(handle.check().unwrap().unwrap(), 60);
+        assert_eq!(handle.wait().unwrap(), 60);
+    }
+    assert_eq!(metered.calls(Call::Flush, "log").calls, 1);
+}
+
+#[test]
+fn a_handle_is_waited_on_asked_or_awaited_on_every_backend() {
+    places::with_each(|spec, backend, dir| {
+        let log = on(&*backend, dir);
+        assert_eq!(ask(&log).wait().unwrap(), 10, "{spec}");
+        assert_eq!(block_on(ask(&log)).unwrap(), 20, "{spec}");
+        let asked = ask(&log);
+        drop(ask(&log));
+        assert_eq!(log.flush().unwrap(), 40);
+        assert_eq!(asked.check().unwrap().unwrap(), 40);
+        assert_eq!(log.marks().durable(), 40);
+        // Bytes that were durable before need nobody.
+        assert_eq!(Arc::clone(&log).durability(5).check().unwrap().unwrap(), 40);
+    });
+}
+
+#[test]
+fn many_threads_and_tasks_are_all_answered_and_never_too_early() {
+    places::with_each(|spec, backend, dir| {
+        let log = on(&*backend, dir);
+        let answered = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let (log, answered) = (&log, &answered);
+                scope.spawn(move || {
+                    for round in 0..6 {
+                        let (range, handle) =
+                            log.append_durable(Bytes::from(vec![number; 777]).into()).unwrap();
+                        let durable = if (u32::from(number) + round) % 3 == 0 {
+                            block_on(handle).unwrap()
+                        } else {
+                            handle.wait().unwrap()
+                        };
+                        assert!(range.end <= durable && durable <= log.marks().stable(), "{spec}");
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(answered.into_inner(), 48);
+        assert_eq!(log.flush().unwrap(), 48 * 777);
+    });
+}
+
+#[test]
+fn a_failed_sync_reaches_every_handle_and_is_not_tried_again() {
+    places::with_each(|spec, backend, dir| {
+        let reached = Arc::new(Metered::new(backend));
+        let faulty = Faulty::new(Arc::clone(&reached) as Arc<dyn Backend>);
+        let log = on(&faulty, dir);
+        let before = ask(&log);
+        log.flush().unwrap();
+        faulty.inject(Fault::on(Call::Flush).error(Fault::EIO));
+        faulty.inject(Fault::on(Call::Write).error(Fault::EIO));
+        // Where writes complete later, or are durable by themselves, it is the write that fails.
+        let Ok((_, first)) = log.append_durable(Bytes::from_static(b"some bytes").into()) else {
+            assert!(log.marks().fenced(), "{spec}");
+            assert_eq!(before.wait().unwrap(), 10);
+            return;
+        };
+        let second = Arc::clone(&log).durability(log.marks().accepted());
+        let error = block_on(first).unwrap_err();
+        assert!(matches!(error.verdict(), Verdict::Damaged | Verdict::Fenced), "{spec}: {error}");
+        assert_eq!(second.wait().unwrap_err().verdict(), Verdict::Fenced);
+        assert_eq!(before.wait().unwrap(), 10, "what was durable stays so");
+        reached.reset();
+        assert_eq!(log.flush().unwrap_err().verdict(), Verdict::Fenced);
+        assert_eq!(reached.calls(Call::Flush, "log").calls, 0);
+        assert_eq!(log.marks().durable(), 10);
+    });
+}
+
+#[test]
+fn a_truncation_ends_the_handles_that_were_not_answered() {
+    let log = on(&MemoryBackend::new(), Path::new("d"));
+    let early = ask(&log);
+    log.flush().unwrap();
+    assert_eq!(early.check().unwrap().unwrap(), 10);
+    let cut = ask(&log);
+    log.truncate(15).unwrap();
+    // The same positions again: what is durable now is not what was asked about.
+    let again = ask(&log);
+    assert_eq!(again.wait().unwrap(), 25);
+    assert_eq!(cut.wait().unwrap_err().kind(), std::io::ErrorKind::Interrupted);
+}
