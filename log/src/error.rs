@@ -126,6 +126,13 @@ pub enum Error {
         /// The partition's directory.
         dir: PathBuf,
     },
+    /// A segment that was to be replaced is not any more what it was when its replacement was begun.
+    Replaced {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Base offset of the segment.
+        base: Offset,
+    },
     /// The caller asked for something that has no meaning.
     InvalidArgument {
         /// What was wrong with it.
@@ -188,6 +195,7 @@ impl Error {
             Error::OffsetOutOfRange { .. } => "OffsetOutOfRangeException",
             Error::Roll { .. } | Error::DirName { .. } | Error::Locked { .. } => "KafkaException",
             Error::Fenced { .. } | Error::Closed { .. } => "KafkaStorageException",
+            Error::Replaced { .. } => "LogCleaningAbortedException",
             Error::InvalidArgument { .. } => "IllegalArgumentException",
             Error::Config(source) => source.kafka_name(),
             Error::NotADirectory { .. } => "IOException",
@@ -255,6 +263,11 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Error::Closed { dir } => write!(f, "{}: the log is closed", dir.display()),
+            Error::Replaced { dir, base } => write!(
+                f,
+                "{}: the segment at offset {base} was truncated or replaced while a replacement was written",
+                dir.display()
+            ),
             Error::InvalidArgument { what } => f.write_str(what),
             Error::Config(source) => source.fmt(f),
             Error::DirName { dir, source } => write!(f, "{}: {source}", dir.display()),

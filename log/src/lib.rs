@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod append;
+mod cleaning;
 mod clock;
 mod config;
 mod dir;
@@ -61,13 +62,14 @@ mod truncate;
 mod writer;
 
 pub use append::AppendInfo;
+pub use cleaning::{LastRecord, Sealed};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
 pub use dir::{LogDir, LogDirOptions, ShutdownReport};
 pub use doubts::{Doubt, DoubtReason};
 pub use error::{Error, Result};
 pub use kseg_format::{AbortedTransaction, EpochEntry, SnapshotEntry, SnapshotError, TopicPartition};
-pub use kseg_segment::{Cut, CutReason, FileRegion as Region, TimestampedOffset};
+pub use kseg_segment::{Cut, CutReason, FileRegion as Region, Finished, Replacement, TimestampedOffset};
 pub use leader_epoch::{EpochChange, EpochEnd, FileWrite, LeaderEpochCache, LeaderEpochError};
 pub use log::Log;
 pub use marks::Place;

@@ -76,6 +76,8 @@ pub(crate) type DirLock = Arc<Box<dyn Held>>;
 pub(crate) struct Writer {
     pub(crate) producers: ProducerState,
     pub(crate) last_flush_ms: i64,
+    /// Counts truncations that reached a sealed segment.
+    pub(crate) cuts: u64,
 }
 
 /// Work for the scheduler, handed over once the log's mutex has been released.

@@ -45,6 +45,8 @@ pub(crate) struct Marks {
     pub(crate) first_unstable: Option<Mark>,
     /// First offset not known to be durable.
     pub(crate) recovery_point: Offset,
+    /// The count of replacements that the places belong to, as the segment list has it.
+    pub(crate) swaps: u64,
 }
 
 impl Marks {
@@ -54,6 +56,20 @@ impl Marks {
             Some(unstable) if unstable.offset < self.high_watermark.offset => unstable,
             _ => self.high_watermark,
         }
+    }
+
+    /// Segments have been replaced: what lay in them lies elsewhere.
+    pub(crate) fn forget_places(&mut self, gone: &[Offset], swaps: u64) {
+        let forget = |mark: &mut Mark| {
+            if mark.place.is_some_and(|place| gone.contains(&place.segment)) {
+                mark.place = None;
+            }
+        };
+        forget(&mut self.high_watermark);
+        if let Some(unstable) = &mut self.first_unstable {
+            forget(unstable);
+        }
+        self.swaps = swaps;
     }
 
     /// Sets the log end; the recovery point never lies behind it.
@@ -105,6 +121,7 @@ mod tests {
             high_watermark: Mark::at(Offset::new(high_watermark)),
             first_unstable: None,
             recovery_point: Offset::ZERO,
+            swaps: 0,
         }
     }
 

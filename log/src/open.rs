@@ -15,6 +15,7 @@ use kseg_segment::{
     Cut, FileKind, FileName, Headers, Segment, Suffix, file_name, keep_aside, parse_file_name,
 };
 
+use crate::cleaning::{SwapList, parse_list_name};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
 use crate::doubts::{Doubt, Doubts};
@@ -186,12 +187,14 @@ impl Log {
                 high_watermark: zero,
                 first_unstable: None,
                 recovery_point: options.recovery_point,
+                swaps: 0,
             }),
             segments: RwLock::new(Arc::new(Segments::default())),
             epochs: RwLock::new(epochs),
             writer: Mutex::new(Writer {
                 producers: no_producers(options.producer_expiration_ms),
                 last_flush_ms: 0,
+                cuts: 0,
             }),
             fenced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -267,7 +270,7 @@ impl Loading<'_> {
             };
             match parse_file_name(name) {
                 Some(parsed) => files.push((name.to_string(), parsed, entry.len)),
-                None if is_kept_beside(name) => {}
+                None if is_kept_beside(name) || parse_list_name(name).is_some() => {}
                 None => unknown.push(self.path(name)),
             }
         }
@@ -277,15 +280,87 @@ impl Loading<'_> {
         Ok(files)
     }
 
-    /// Phases 1 to 3: files of interrupted deletions, compactions and swaps.
+    /// Phases 1 to 3: files of interrupted deletions, compactions and swaps. What happened to a swap of ours is in its list
+    /// (see `cleaning.rs`); one without is Kafka's, and the offsets in its files tell.
     fn finish_replacements(&mut self) -> Result<()> {
+        let lists = self.lists()?;
+        if let Some((_, list)) = lists.iter().find(|(suffix, _)| *suffix == Suffix::Swap)
+            && let Some(list) = list
+        {
+            self.finish_swap(list)?;
+        } else {
+            let undone = lists.iter().any(|(suffix, _)| *suffix == Suffix::Cleaned);
+            self.finish_swaps_of_kafka(undone)?;
+        }
+        if !lists.is_empty() {
+            // What they tell is done, and stays so, before they go.
+            self.log.backend.names().sync_dir(&self.log.dir)?;
+            self.log.remove_lists()?;
+            self.log.backend.names().sync_dir(&self.log.dir)?;
+        }
+        Ok(())
+    }
+
+    /// The lists of swaps in the directory.
+    fn lists(&self) -> Result<Vec<(Suffix, Option<SwapList>)>> {
+        /// A line of at most 64 bytes for each segment; a longer file is not one of ours.
+        const LIMIT: u64 = 16 * 1024 * 1024;
+        let names = self.log.backend.names();
+        let mut lists = Vec::new();
+        for entry in names.list(&self.log.dir)? {
+            let Some((_, suffix)) = entry.name.to_str().and_then(parse_list_name) else { continue };
+            let bytes = names.read(&self.log.dir.join(&entry.name), LIMIT)?;
+            lists.push((suffix, bytes.and_then(|bytes| SwapList::parse(&bytes))));
+        }
+        Ok(lists)
+    }
+
+    /// Ends a swap that has happened: the old segments go, the new ones get their names.
+    fn finish_swap(&mut self, list: &SwapList) -> Result<()> {
+        let files = self.files()?;
+        let present = |offset, kind, suffix| {
+            files
+                .iter()
+                .any(|f| f.1 == FileName { offset, kind, suffix })
+                .then(|| file_name(offset, kind, suffix))
+        };
+        for (name, parsed, _) in &files {
+            let old = list.old.contains(&parsed.offset) && !list.new.contains_key(&parsed.offset);
+            let goes = match parsed.suffix {
+                Suffix::Deleted | Suffix::Cleaned => true,
+                Suffix::None => old,
+                Suffix::Swap => !list.new.contains_key(&parsed.offset),
+            };
+            if goes {
+                self.remove(name)?;
+            }
+        }
+        for (&base, kinds) in &list.new {
+            for kind in FileKind::OF_SEGMENT {
+                match (present(base, kind, Suffix::Swap), present(base, kind, Suffix::None)) {
+                    (Some(swap), _) => {
+                        let to = self.path(&file_name(base, kind, Suffix::None));
+                        self.log.backend.names().rename(&self.path(&swap), &to)?;
+                        self.report.completed.push(to);
+                    }
+                    // The old segment's, of a kind that the new one has not.
+                    (None, Some(name)) if !kinds.contains(&kind) => self.remove(&name)?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `undone`: nothing that is `.swap` counts.
+    fn finish_swaps_of_kafka(&mut self, undone: bool) -> Result<()> {
         let files = self.files()?;
         let min_cleaned = files.iter().filter(|f| f.1.suffix == Suffix::Cleaned).map(|f| f.1.offset).min();
         for (name, parsed, _) in &files {
             let goes = match parsed.suffix {
                 Suffix::Deleted | Suffix::Cleaned => true,
                 // A replacement is complete only once no part of it is `.cleaned` any more.
-                Suffix::Swap => min_cleaned.is_some_and(|min| parsed.offset >= min),
+                Suffix::Swap => undone || min_cleaned.is_some_and(|min| parsed.offset >= min),
                 Suffix::None => false,
             };
             if goes {

@@ -203,6 +203,16 @@ impl ProducerState {
         self.map_end = offset;
     }
 
+    /// Forgets where in the files transactions begin that lie in segments with these base offsets.
+    pub fn forget_positions(&mut self, segments: &[Offset]) {
+        let completed = self.completed.values_mut().map(|(start, _)| start);
+        for start in self.ongoing.values_mut().chain(completed) {
+            if start.position.is_some_and(|p| segments.contains(&p.segment_base)) {
+                start.position = None;
+            }
+        }
+    }
+
     fn forget_all(&mut self) {
         self.producers.clear();
         self.ongoing.clear();

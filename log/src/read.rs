@@ -5,7 +5,7 @@ use kseg_segment::{FileRegion, Segment, SegmentRead};
 
 use crate::error::{Error, Result};
 use crate::log::{Inner, Log};
-use crate::marks::{Mark, Place};
+use crate::marks::{Mark, Marks, Place};
 use crate::segments::Segments;
 
 /// Up to where a read may see.
@@ -83,10 +83,7 @@ impl Log {
     ///
     /// Source: Kafka `UnifiedLog.collectAbortedTransactions`.
     pub fn aborted_transactions(&self, from: Offset, to: Offset) -> Result<Vec<AbortedTransaction>> {
-        let segments = self.inner.segments();
-        let Some(floor) = segments.floor_index(from) else { return Ok(Vec::new()) };
-        let base = segments.as_slice()[floor].base_offset();
-        self.inner.collect_aborted(&segments, base, self.log_start_offset(), to)
+        self.inner.aborted_from_segment_of(from, self.log_start_offset(), to)
     }
 }
 
@@ -98,16 +95,37 @@ impl Inner {
         isolation: Isolation,
         min_one: bool,
     ) -> Result<Fetch> {
-        let marks = self.marks();
+        loop {
+            let (marks, segments) = (self.marks(), self.segments());
+            if marks.swaps != segments.swaps() {
+                // Between the two steps of a replacement; they follow each other without I/O.
+                continue;
+            }
+            let read = self.read_in(&segments, marks, start, max_bytes, isolation, min_one);
+            // A segment that was replaced may be gone by the time it is opened.
+            if read.is_ok() || self.segments().swaps() == segments.swaps() {
+                return read;
+            }
+        }
+    }
+
+    fn read_in(
+        &self,
+        segments: &Segments,
+        marks: Marks,
+        start: Offset,
+        max_bytes: usize,
+        isolation: Isolation,
+        min_one: bool,
+    ) -> Result<Fetch> {
         if start < marks.log_start {
             return Err(self.out_of_range(start, marks.log_start, marks.log_end.offset));
         }
         let end = match isolation {
             Isolation::LogEnd => marks.log_end,
-            Isolation::HighWatermark => self.placed(marks.high_watermark)?,
-            Isolation::Committed => self.placed(marks.last_stable())?,
+            Isolation::HighWatermark => self.placed(segments, marks.high_watermark)?,
+            Isolation::Committed => self.placed(segments, marks.last_stable())?,
         };
-        let segments = self.segments();
         let floor = segments.floor_index(start);
         let (Some(floor), true) = (floor, start <= marks.log_end.offset) else {
             return Err(self.out_of_range(start, marks.log_start, marks.log_end.offset));
@@ -116,7 +134,7 @@ impl Inner {
             return Ok(Fetch::nothing(end, isolation));
         }
         if start > end.offset {
-            return Ok(Fetch::nothing(self.look_up(&segments, start)?, isolation));
+            return Ok(Fetch::nothing(self.look_up(segments, start)?, isolation));
         }
         for segment in &segments.as_slice()[floor..] {
             if let Some(fetch) = self.read_segment(segment, start, max_bytes, end, isolation, min_one)? {
@@ -198,13 +216,29 @@ impl Inner {
         Ok(found)
     }
 
+    /// From the segment that holds `from` on: those that end at or behind `least` and begin below `to`.
+    pub(crate) fn aborted_from_segment_of(
+        &self,
+        from: Offset,
+        least: Offset,
+        to: Offset,
+    ) -> Result<Vec<AbortedTransaction>> {
+        let segments = self.segments();
+        let Some(floor) = segments.floor_index(from) else { return Ok(Vec::new()) };
+        let base = segments.as_slice()[floor].base_offset();
+        self.collect_aborted(&segments, base, least, to)
+    }
+
     /// A mark with its place: looked up where it is not known, and kept. The offset stays what it is.
-    fn placed(&self, mark: Mark) -> Result<Mark> {
+    fn placed(&self, segments: &Segments, mark: Mark) -> Result<Mark> {
         if mark.place.is_some() {
             return Ok(mark);
         }
-        let found = Mark { offset: mark.offset, ..self.look_up(&self.segments(), mark.offset)? };
+        let found = Mark { offset: mark.offset, ..self.look_up(segments, mark.offset)? };
         let mut marks = self.marks.write();
+        if marks.swaps != segments.swaps() {
+            return Ok(found);
+        }
         if marks.high_watermark == mark {
             marks.high_watermark = found;
         }

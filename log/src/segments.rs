@@ -9,48 +9,64 @@ use crate::error::{Error, Result};
 
 /// Segments in ascending order of their base offsets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Segments(Vec<Arc<Segment>>);
+pub(crate) struct Segments {
+    list: Vec<Arc<Segment>>,
+    /// How often segments have been replaced by others that hold the same offsets at other places.
+    swaps: u64,
+}
 
 impl Segments {
     /// The list with `segment` put in, in the place of one with the same base offset.
     pub(crate) fn with(&self, segment: Arc<Segment>) -> Segments {
         let base = segment.base_offset();
-        let at = self.0.partition_point(|s| s.base_offset() < base);
-        let mut list = Vec::with_capacity(self.0.len() + 1);
-        list.extend_from_slice(&self.0[..at]);
+        let at = self.list.partition_point(|s| s.base_offset() < base);
+        let mut list = Vec::with_capacity(self.list.len() + 1);
+        list.extend_from_slice(&self.list[..at]);
         list.push(segment);
-        let skip = usize::from(self.0.get(at).is_some_and(|s| s.base_offset() == base));
-        list.extend_from_slice(&self.0[at + skip..]);
-        Segments(list)
+        let skip = usize::from(self.list.get(at).is_some_and(|s| s.base_offset() == base));
+        list.extend_from_slice(&self.list[at + skip..]);
+        Segments { list, swaps: self.swaps }
     }
 
     /// The list without those for which `gone` is true.
     pub(crate) fn without(&self, gone: impl Fn(&Segment) -> bool) -> Segments {
-        Segments(self.0.iter().filter(|s| !gone(s)).cloned().collect())
+        Segments { list: self.list.iter().filter(|s| !gone(s)).cloned().collect(), swaps: self.swaps }
+    }
+
+    /// The list with `new` in the place of `old`.
+    pub(crate) fn swapped(&self, old: &[Arc<Segment>], new: Vec<Arc<Segment>>) -> Segments {
+        let kept = self.without(|s| old.iter().any(|o| o.base_offset() == s.base_offset()));
+        let list = new.into_iter().fold(kept, |list, segment| list.with(segment));
+        Segments { swaps: self.swaps + 1, ..list }
+    }
+
+    /// How often segments have been replaced: places in marks of another count are of other files.
+    pub(crate) fn swaps(&self) -> u64 {
+        self.swaps
     }
 
     pub(crate) fn as_slice(&self) -> &[Arc<Segment>] {
-        &self.0
+        &self.list
     }
 
     /// The one with the greatest base offset.
     pub(crate) fn active(&self) -> Option<&Arc<Segment>> {
-        self.0.last()
+        self.list.last()
     }
 
     pub(crate) fn get(&self, base: Offset) -> Option<&Arc<Segment>> {
         let at = self.floor_index(base)?;
-        Some(&self.0[at]).filter(|s| s.base_offset() == base)
+        Some(&self.list[at]).filter(|s| s.base_offset() == base)
     }
 
     /// Index of the segment with the greatest base offset at or below `offset`.
     pub(crate) fn floor_index(&self, offset: Offset) -> Option<usize> {
-        self.0.partition_point(|s| s.base_offset() <= offset).checked_sub(1)
+        self.list.partition_point(|s| s.base_offset() <= offset).checked_sub(1)
     }
 
     /// Sum of the segments' sizes in bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.0.iter().map(|s| s.size()).sum()
+        self.list.iter().map(|s| s.size()).sum()
     }
 
     /// Those that may hold offsets of `[from, to)`: the one that contains `from` included.
@@ -69,8 +85,8 @@ impl Segments {
             return Ok(&[]);
         }
         let start = self.floor_index(from).unwrap_or(0);
-        let end = self.0.partition_point(|s| s.base_offset() < to);
-        Ok(self.0.get(start..end).unwrap_or_default())
+        let end = self.list.partition_point(|s| s.base_offset() < to);
+        Ok(self.list.get(start..end).unwrap_or_default())
     }
 }
 

@@ -57,7 +57,7 @@ impl Log {
 
 impl Inner {
     /// A truncation that failed half way leaves a log that only opening it again can make whole: it takes no change.
-    fn whole<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn whole<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() {
             self.fenced.store(true, Ordering::Release);
         }
@@ -84,6 +84,7 @@ impl Inner {
             return Ok(true);
         }
         let gone: Vec<_> = segments.as_slice().iter().filter(|s| s.base_offset() > offset).cloned().collect();
+        writer.cuts += u64::from(!gone.is_empty());
         let kept = Arc::new(segments.without(|s| s.base_offset() > offset));
         *self.segments.write() = kept;
         let active = self.active()?;
@@ -131,6 +132,7 @@ impl Inner {
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<()> {
+        writer.cuts += 1;
         let segments = self.segments();
         let all = segments.as_slice().to_vec();
         // A segment with the new base has to give up its file names first.

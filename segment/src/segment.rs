@@ -119,9 +119,7 @@ impl Segment {
         config: SegmentConfig,
         now_ms: i64,
     ) -> Result<Segment> {
-        let path = dir.join(file_name(base, FileKind::Log, Suffix::None));
-        let log = LogFile::create(backend.clone(), path, config.preallocate)?;
-        Ok(Self::over(backend, dir, base, config, now_ms, log, true))
+        Self::create_as(backend, dir, base, Suffix::None, config, now_ms)
     }
 
     /// Takes over a segment whose `.log` file has `size` bytes. No file is opened before something needs it.
@@ -138,19 +136,34 @@ impl Segment {
     ) -> Result<Segment> {
         let path = dir.join(file_name(base, FileKind::Log, Suffix::None));
         let log = LogFile::existing(backend.clone(), path, size)?;
-        Ok(Self::over(backend, dir, base, config, now_ms, log, false))
+        Ok(Self::over(backend, dir, base, Suffix::None, config, now_ms, log, false))
     }
 
+    pub(crate) fn create_as(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        base: Offset,
+        suffix: Suffix,
+        config: SegmentConfig,
+        now_ms: i64,
+    ) -> Result<Segment> {
+        let path = dir.join(file_name(base, FileKind::Log, suffix));
+        let log = LogFile::create(backend.clone(), path, config.preallocate)?;
+        Ok(Self::over(backend, dir, base, suffix, config, now_ms, log, true))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of a segment, from two callers")]
     fn over(
         backend: Arc<dyn Backend>,
         dir: &Path,
         base: Offset,
+        suffix: Suffix,
         config: SegmentConfig,
         now_ms: i64,
         log: LogFile,
         new: bool,
     ) -> Segment {
-        let path = |kind| dir.join(file_name(base, kind, Suffix::None));
+        let path = |kind| dir.join(file_name(base, kind, suffix));
         Segment {
             base,
             backend,

@@ -10,6 +10,7 @@ mod read;
 mod reopen;
 mod retain;
 mod support;
+mod swap;
 mod transactions;
 mod truncate;
 mod writer;
