@@ -34,7 +34,7 @@
 //!
 //! # Features
 //! `gzip`, `snappy`, `lz4` and `zstd`, all on by default. Without one its codec still has a name, and using it is an
-//! error that says so.
+//! error that says so. `crc-fast` computes CRC-32C with the crate of that name in place of `crc32c`.
 #![forbid(unsafe_code)]
 
 mod aborted;

@@ -89,7 +89,56 @@ pub(crate) const fn size(value: i64) -> usize {
 /// Writes `value` at `*at` and moves `*at` behind it. The caller has seen to [`size`] bytes there.
 #[inline(always)]
 pub(crate) fn put(into: &mut [u8], at: &mut usize, value: i64) {
-    let mut raw = zigzag64(value);
+    put_raw(into, at, zigzag64(value));
+}
+
+/// Numbers of one or two bytes, next to each other in a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Packed {
+    /// The first byte lowest; zeroes behind the last.
+    word: u64,
+    bits: u32,
+}
+
+impl Packed {
+    /// The numbers from 0 up to this one take one byte or two.
+    pub(crate) const END: usize = 1 << 13;
+    /// Null: -1.
+    pub(crate) const NULL: Packed = Packed { word: 1, bits: 8 };
+
+    /// A number below [`END`](Packed::END).
+    #[inline(always)]
+    pub(crate) const fn new(value: usize) -> Packed {
+        let raw = (value as u64) << 1;
+        if raw < 0x80 {
+            Packed { word: raw, bits: 8 }
+        } else {
+            Packed { word: (raw & 0x7f | 0x80) + (raw >> 7 << 8), bits: 16 }
+        }
+    }
+
+    /// These and those behind them, eight bytes at most.
+    #[inline(always)]
+    pub(crate) const fn then(self, next: Packed) -> Packed {
+        Packed { word: self.word | next.word << (self.bits & 63), bits: self.bits + next.bits }
+    }
+
+    /// The bytes.
+    #[inline(always)]
+    pub(crate) const fn len(self) -> usize {
+        self.bits as usize / 8
+    }
+
+    /// Writes them to the front of `into`, and zeroes behind them up to eight bytes.
+    #[inline(always)]
+    #[expect(clippy::little_endian_bytes, reason = "the first byte is the lowest")]
+    pub(crate) fn put(self, into: &mut [u8; 8]) {
+        *into = self.word.to_le_bytes();
+    }
+}
+
+#[inline(always)]
+fn put_raw(into: &mut [u8], at: &mut usize, mut raw: u64) {
     while raw >= 0x80 {
         into[*at] = raw as u8 | 0x80;
         *at += 1;
@@ -179,6 +228,21 @@ mod tests {
         }
         assert_eq!(encoded(i64::MAX)[0], 0xfe);
         assert_eq!(encoded(i64::MIN).len(), 10);
+    }
+
+    #[test]
+    fn packed_numbers_are_written_like_all_others() {
+        let edges = [0, 1, 63, 64, 8191].map(|value| (value as i64, Packed::new(value)));
+        let edges = edges.into_iter().chain([(-1, Packed::NULL)]);
+        for ((a, one), (b, other)) in
+            edges.clone().flat_map(|one| edges.clone().map(move |other| (one, other)))
+        {
+            let mut bytes = [0xee; 8];
+            let both = one.then(other);
+            both.put(&mut bytes);
+            assert_eq!(bytes[..both.len()], [encoded(a), encoded(b)].concat(), "{a} {b}");
+            assert!(bytes[both.len()..].iter().all(|byte| *byte == 0));
+        }
     }
 
     #[test]

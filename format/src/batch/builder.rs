@@ -1,12 +1,15 @@
 //! Building batches of magic 2.
 //!
-//! Records are written once, into a buffer that the builder keeps from batch to batch; [`RecordBatchBuilder::finish`]
-//! puts the header in front and computes the checksum in one pass over the result.
+//! Records are written once, behind room for the header, in a buffer that the builder keeps from batch to batch.
+//! [`RecordBatchBuilder::build`] fills in the header, computes the checksum in one pass over the result, and lends it;
+//! [`RecordBatchBuilder::finish`] copies it, or compresses it, to where the caller wants it.
 
 mod copy;
 mod room;
 
-use bytes::{BufMut, BytesMut};
+use std::mem;
+
+use bytes::BytesMut;
 
 use super::Attributes;
 use super::header::{
@@ -18,7 +21,7 @@ use crate::compression;
 use crate::crc;
 use crate::error::EncodeError;
 use crate::number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use crate::varint;
+use crate::varint::{self, Packed};
 
 /// Who wrote a batch: the producer fields of its header.
 #[allow(clippy::exhaustive_structs, reason = "the header has these three fields")]
@@ -82,9 +85,12 @@ pub struct BatchOptions {
 #[derive(Debug)]
 pub struct RecordBatchBuilder {
     options: BatchOptions,
-    /// Zeroes, or records of this and earlier batches; never shorter than `len`.
+    /// Room for the header, the records so far, and zeroes or records of earlier batches.
     buffer: Vec<u8>,
+    /// Where the records end; the header's size where there are none.
     len: usize,
+    /// A batch that has been compressed.
+    compressed: BytesMut,
     count: u32,
     base_offset: i64,
     last_offset: i64,
@@ -92,9 +98,11 @@ pub struct RecordBatchBuilder {
     max_timestamp: i64,
 }
 
-/// The most bytes of records that a batch can hold uncompressed.
-const MAX_RECORDS: u64 = i32::MAX as u64 - BATCH_OVERHEAD as u64;
+/// The most bytes of a batch before compression.
+const MAX_SIZE: u64 = i32::MAX as u64;
 const FIRST_CAPACITY: usize = 4096;
+/// What is written behind a record's last byte may be this much more.
+const SLACK: usize = 8;
 
 impl RecordBatchBuilder {
     /// A builder without records.
@@ -102,7 +110,8 @@ impl RecordBatchBuilder {
         RecordBatchBuilder {
             options,
             buffer: Vec::new(),
-            len: 0,
+            len: BATCH_OVERHEAD,
+            compressed: BytesMut::new(),
             count: 0,
             base_offset: 0,
             last_offset: 0,
@@ -138,7 +147,7 @@ impl RecordBatchBuilder {
     /// The size of the batch as it is, before compression.
     #[inline]
     pub fn uncompressed_size(&self) -> usize {
-        BATCH_OVERHEAD + self.len
+        self.len
     }
 
     /// The largest timestamp of the records so far, or the append time of a LogAppendTime batch.
@@ -160,7 +169,7 @@ impl RecordBatchBuilder {
     ///
     /// # Errors
     /// Those of [`append_at`](RecordBatchBuilder::append_at).
-    #[inline]
+    #[inline(always)]
     pub fn append(
         &mut self,
         timestamp: Option<Timestamp>,
@@ -168,12 +177,69 @@ impl RecordBatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<Offset, EncodeError> {
-        let offset = match self.last_offset() {
-            Some(last) => last.next(),
-            None => self.options.base_offset,
-        };
+        if self.count != 0
+            && headers.is_empty()
+            && let Some(offset) = self.append_usual(Timestamp::to_raw(timestamp), key, value)
+        {
+            return Ok(offset);
+        }
+        let offset =
+            if self.count == 0 { self.options.base_offset } else { Offset::new(self.last_offset).next() };
         self.append_at(offset, timestamp, key, value, headers)?;
         Ok(offset)
+    }
+
+    /// Appends a record as nearly all are: at the next offset, without headers, its deltas and all its lengths below
+    /// 8192. `None`, and nothing is changed, where it is not one.
+    #[inline(always)]
+    fn append_usual(&mut self, time: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<Offset> {
+        let offset = self.last_offset.wrapping_add(1);
+        let timestamp_delta = time.wrapping_sub(self.base_timestamp) as u64;
+        let offset_delta = offset.wrapping_sub(self.base_offset) as u64;
+        let (key_len, value_len) = (key.map_or(0, <[u8]>::len), value.map_or(0, <[u8]>::len));
+        let together = key_len.saturating_add(value_len);
+        if (timestamp_delta | offset_delta) as usize >= Packed::END
+            || together >= Packed::END - 16
+            || time < 0
+        {
+            return None;
+        }
+        // The attributes are 0.
+        let deltas = Packed::new(0)
+            .then(Packed::new(timestamp_delta as usize))
+            .then(Packed::new(offset_delta as usize));
+        let value_field = if value.is_some() { Packed::new(value_len) } else { Packed::NULL };
+        let key_field = if key.is_some() { Packed::new(key_len) } else { Packed::NULL };
+        let body = deltas.len() + key_field.len() + value_field.len() + together + 1;
+        let front = Packed::new(body).then(deltas);
+        let start = self.len;
+        let end = start + (front.len() - deltas.len()) + body;
+        // Numbers are written eight bytes at a time; those too many are zeroes, or written over by what comes next.
+        let into = self.buffer.get_mut(start..end + SLACK)?;
+        front.put(into.first_chunk_mut()?);
+        let at = front.len();
+        let at = if let Some(key) = key {
+            key_field.put(into[at..].first_chunk_mut()?);
+            let at = at + key_field.len();
+            into[at..at + key_len].copy_from_slice(key);
+            value_field.put(into[at + key_len..].first_chunk_mut()?);
+            at + key_len + value_field.len()
+        } else {
+            let both = key_field.then(value_field);
+            both.put(into[at..].first_chunk_mut()?);
+            at + both.len()
+        };
+        let into = &mut into[at..];
+        if let Some(value) = value {
+            into[..value_len].copy_from_slice(value);
+        }
+        // No headers.
+        into[value_len] = 0;
+        self.len = end;
+        self.count += 1;
+        self.last_offset = offset;
+        self.max_timestamp = self.max_timestamp.max(time);
+        Some(Offset::new(offset))
     }
 
     /// Appends a record. The bytes are copied; nothing changes where it fails.
@@ -182,7 +248,7 @@ impl RecordBatchBuilder {
     /// [`EncodeError::OffsetNotIncreasing`] unless the offset is above the last record's;
     /// [`EncodeError::OffsetOutOfRange`] where it is too far from the base offset; [`EncodeError::NegativeTimestamp`];
     /// [`EncodeError::TooLarge`] where the records would exceed what a 32-bit size can say.
-    #[inline]
+    #[inline(never)]
     pub fn append_at(
         &mut self,
         offset: Offset,
@@ -219,7 +285,6 @@ impl RecordBatchBuilder {
         Ok(())
     }
 
-    #[inline]
     fn write(
         &mut self,
         timestamp_delta: i64,
@@ -236,10 +301,10 @@ impl RecordBatchBuilder {
         }
         let start = self.len;
         let end = start + varint::size(body as i64) + body;
-        if end as u64 > MAX_RECORDS {
-            return Err(EncodeError::TooLarge { size: (BATCH_OVERHEAD + end) as u64 });
+        if end as u64 > MAX_SIZE {
+            return Err(EncodeError::TooLarge { size: end as u64 });
         }
-        if end > self.buffer.len() {
+        if end + SLACK > self.buffer.len() {
             self.grow(end);
         }
         let into = &mut self.buffer[start..end];
@@ -249,11 +314,15 @@ impl RecordBatchBuilder {
         at += 1;
         varint::put(into, &mut at, timestamp_delta);
         varint::put(into, &mut at, offset_delta);
+        put_len(into, &mut at, key);
         put_bytes(into, &mut at, key);
+        put_len(into, &mut at, value);
         put_bytes(into, &mut at, value);
         varint::put(into, &mut at, headers.len() as i64);
         for (name, value) in headers {
+            put_len(into, &mut at, Some(name));
             put_bytes(into, &mut at, Some(name));
+            put_len(into, &mut at, *value);
             put_bytes(into, &mut at, *value);
         }
         debug_assert_eq!(at, into.len());
@@ -263,38 +332,63 @@ impl RecordBatchBuilder {
 
     #[cold]
     fn grow(&mut self, needed: usize) {
-        self.buffer.resize(needed.max(self.buffer.len() * 2).max(FIRST_CAPACITY), 0);
+        self.buffer.resize((needed + SLACK).max(self.buffer.len() * 2).max(FIRST_CAPACITY), 0);
     }
 
     /// Drops the records appended since the last batch; the buffer is kept.
     pub fn clear(&mut self) {
-        self.len = 0;
+        self.len = BATCH_OVERHEAD;
         self.count = 0;
         self.max_timestamp = -1;
+    }
+
+    /// The batch, in the builder's own buffer: nothing is copied, and nothing allocated once the buffer is large enough.
+    /// The builder is empty again, also after an error. `None` without records.
+    ///
+    /// # Errors
+    /// [`EncodeError::Contradiction`] for a transactional batch without producer id, and for a producer id without
+    /// epoch or, unless it is a control batch, without base sequence; [`EncodeError::OffsetOutOfRange`] for the
+    /// `last_offset` of the options; [`EncodeError::Level`], [`EncodeError::Codec`], [`EncodeError::CodecDisabled`];
+    /// [`EncodeError::TooLarge`].
+    pub fn build(&mut self) -> Result<Option<&[u8]>, EncodeError> {
+        if self.count == 0 {
+            return Ok(None);
+        }
+        if self.options.codec == Codec::None {
+            let size = self.seal_records();
+            self.clear();
+            return Ok(Some(&self.buffer[..size?]));
+        }
+        let mut compressed = mem::take(&mut self.compressed);
+        compressed.clear();
+        let size = self.compress(&mut compressed);
+        self.compressed = compressed;
+        self.clear();
+        Ok(Some(&self.compressed[..size?]))
     }
 
     /// Appends the batch to `out` and returns its size; the builder is empty again, also after an error, and keeps its
     /// buffer. Without records nothing is written.
     ///
     /// # Errors
-    /// [`EncodeError::Contradiction`] for a transactional batch without producer id, and for a producer id without
-    /// epoch or, unless it is a control batch, without base sequence; [`EncodeError::OffsetOutOfRange`] for the
-    /// `last_offset` of the options; [`EncodeError::Level`], [`EncodeError::Codec`], [`EncodeError::CodecDisabled`];
-    /// [`EncodeError::TooLarge`]. `out` is then as it was.
+    /// Those of [`build`](RecordBatchBuilder::build). `out` is then as it was.
     pub fn finish(&mut self, out: &mut BytesMut) -> Result<Option<usize>, EncodeError> {
         if self.count == 0 {
             return Ok(None);
         }
         let start = out.len();
-        let result = self.write_batch(out);
+        let size = match self.options.codec {
+            Codec::None => self.seal_records().inspect(|size| out.extend_from_slice(&self.buffer[..*size])),
+            _ => self.compress(out),
+        };
         self.clear();
-        if result.is_err() {
+        if size.is_err() {
             out.truncate(start);
         }
-        result.map(Some)
+        size.map(Some)
     }
 
-    fn write_batch(&self, out: &mut BytesMut) -> Result<usize, EncodeError> {
+    fn header(&self) -> Result<[u8; BATCH_OVERHEAD], EncodeError> {
         let options = &self.options;
         check_producer(options)?;
         let last_offset = options.last_offset.unwrap_or(Offset::new(self.last_offset));
@@ -307,14 +401,22 @@ impl RecordBatchBuilder {
             delete_horizon: options.delete_horizon.is_some(),
             count: self.count,
         };
-        let records = &self.buffer[..self.len];
+        Ok(header.encode(options))
+    }
+
+    /// Puts the header in front of the records; returns the batch's size.
+    fn seal_records(&mut self) -> Result<usize, EncodeError> {
+        let header = self.header()?;
+        put_at(&mut self.buffer, 0, header);
+        seal(&mut self.buffer[..self.len])
+    }
+
+    /// Appends header and compressed records to `out`; returns the batch's size.
+    fn compress(&mut self, out: &mut BytesMut) -> Result<usize, EncodeError> {
+        let BatchOptions { codec, level, .. } = self.options;
         let start = out.len();
-        out.reserve(BATCH_OVERHEAD + if options.codec == Codec::None { records.len() } else { 0 });
-        out.put_slice(&header.encode(options));
-        match options.codec {
-            Codec::None => out.put_slice(records),
-            codec => compression::compress(codec, options.level, Magic::V2, records, out)?,
-        }
+        out.extend_from_slice(&self.header()?);
+        compression::compress(codec, level, Magic::V2, &self.buffer[BATCH_OVERHEAD..self.len], out)?;
         seal(&mut out[start..])
     }
 
@@ -344,7 +446,7 @@ impl RecordBatchBuilder {
             count: 0,
         };
         let start = out.len();
-        out.put_slice(&header.encode(&self.options));
+        out.extend_from_slice(&header.encode(&self.options));
         seal(&mut out[start..])
     }
 }
@@ -436,13 +538,14 @@ fn size_with_length(bytes: Option<&[u8]>) -> usize {
 }
 
 #[inline(always)]
+fn put_len(into: &mut [u8], at: &mut usize, bytes: Option<&[u8]>) {
+    varint::put(into, at, bytes.map_or(-1, |bytes| bytes.len() as i64));
+}
+
+#[inline(always)]
 fn put_bytes(into: &mut [u8], at: &mut usize, bytes: Option<&[u8]>) {
-    match bytes {
-        Some(bytes) => {
-            varint::put(into, at, bytes.len() as i64);
-            into[*at..*at + bytes.len()].copy_from_slice(bytes);
-            *at += bytes.len();
-        }
-        None => varint::put(into, at, -1),
+    if let Some(bytes) = bytes {
+        into[*at..*at + bytes.len()].copy_from_slice(bytes);
+        *at += bytes.len();
     }
 }

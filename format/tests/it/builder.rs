@@ -258,3 +258,45 @@ fn a_codec_that_is_off_is_named_and_a_level_out_of_range_as_well() {
         }
     }
 }
+
+#[test]
+fn a_batch_that_is_lent_is_the_one_that_is_copied() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+        for sizes in [&[3usize, 0, 9000][..], &[20_000], &[1]] {
+            let fill = |builder: &mut RecordBatchBuilder| {
+                for (size, time) in sizes.iter().zip(100..) {
+                    let value = vec![b'v'; *size];
+                    builder.append(Some(Timestamp::new(time)), Some(b"k"), Some(&value), &[]).unwrap();
+                }
+            };
+            fill(&mut builder);
+            let mut copied = BytesMut::from(&b"in front"[..]);
+            assert_eq!(builder.finish(&mut copied).unwrap(), Some(copied.len() - 8));
+            fill(&mut builder);
+            assert_eq!(builder.build().unwrap(), Some(&copied[8..]));
+            assert!(builder.is_empty());
+            assert_eq!(builder.build().unwrap(), None);
+        }
+    }
+}
+
+#[test]
+fn records_at_the_edges_of_the_short_way_are_written_like_all_others() {
+    let base = 1_000_000;
+    let lengths = [None, Some(0), Some(63), Some(64), Some(8190), Some(8191), Some(8192), Some(20_000)];
+    let times = [0, 63, 64, 8191, 8192, -1, -8192, -999_999];
+    for (key, value) in lengths.into_iter().flat_map(|key| lengths.map(|value| (key, value))) {
+        let bytes = |length: Option<usize>, byte| length.map(|length| vec![byte; length]);
+        let (key, value) = (bytes(key, b'k'), bytes(value, b'v'));
+        let mut next = RecordBatchBuilder::new(BatchOptions::default());
+        let mut at = RecordBatchBuilder::new(BatchOptions::default());
+        for (time, offset) in times.into_iter().zip(0..) {
+            let time = Some(Timestamp::new(base + time));
+            let offset = Offset::new(offset);
+            assert_eq!(next.append(time, key.as_deref(), value.as_deref(), &[]), Ok(offset));
+            at.append_at(offset, time, key.as_deref(), value.as_deref(), &[]).unwrap();
+        }
+        assert_eq!(next.build().unwrap(), at.build().unwrap());
+    }
+}
