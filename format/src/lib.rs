@@ -35,6 +35,7 @@
 //! # Features
 //! `gzip`, `snappy`, `lz4` and `zstd`, all on by default. Without one its codec still has a name, and using it is an
 //! error that says so. `crc-fast` computes CRC-32C with the crate of that name in place of `crc32c`.
+//! `serde` lets [`OwnedRecord`] be serialized. Both are off by default.
 #![forbid(unsafe_code)]
 
 mod aborted;
@@ -74,7 +75,7 @@ pub use filter::{BatchFate, BatchFilter, FilterError, FilterOptions, Filtered, R
 pub use framing::{Framed, first_batch_size, frame};
 pub use number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, RelativeOffset, Sequence, Timestamp};
 pub use producer_snapshot::{SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};
-pub use record::{Header, Headers, Record};
+pub use record::{Header, Headers, OwnedHeader, OwnedRecord, Record};
 pub use records::{RecordStream, Records};
 pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
 pub use validate::{

@@ -10,6 +10,7 @@ macro_rules! number {
     ($(#[$meta:meta])* $name:ident($raw:ty)) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
         pub struct $name($raw);
 
         impl $name {

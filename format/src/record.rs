@@ -1,11 +1,15 @@
 //! One record and its headers.
 
+mod owned;
+
 use std::borrow::Cow;
 use std::iter::FusedIterator;
 
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::number::{Offset, Sequence, Timestamp};
 use crate::varint::{self, VarintFault};
+
+pub use owned::{OwnedHeader, OwnedRecord};
 
 /// A record, borrowed from the batch or from the buffer it was decompressed into.
 ///

@@ -2,6 +2,7 @@
 //!
 //! Only files that git knows are looked at. Every rule collects what it finds; all findings are printed together.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -74,6 +75,7 @@ pub(crate) fn check() -> Outcome {
         }
     }
     gitignore(&files, &mut found)?;
+    footprint(&mut found)?;
     if found.is_empty() {
         println!("tidy: {} files, nothing found", files.len());
         return Ok(());
@@ -208,6 +210,30 @@ fn takes_locks(code: &str) -> bool {
     std_sync || ["parking_lot::", "crossbeam_channel::", "std::thread"].iter().any(|l| code.contains(l))
 }
 
+/// How many packages whoever takes a crate builds, itself among them: with default features, and with none.
+const FOOTPRINTS: &[(&str, usize, usize)] = &[("kseg-format", 16, 5)];
+
+fn footprint(found: &mut Vec<String>) -> Outcome {
+    for &(package, most, most_bare) in FOOTPRINTS {
+        for (most, features) in [(most, &[][..]), (most_bare, &["--no-default-features"][..])] {
+            let mut tree = shell::command("cargo");
+            tree.args(["tree", "--locked", "-e", "normal", "--prefix", "none", "-p", package]).args(features);
+            let count = packages(&shell::output(&mut tree)?);
+            if count > most {
+                let features = features.join(" ");
+                found.push(format!("{package} {features}: {count} packages, expected at most {most}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The packages that a tree without prefixes names, each once.
+fn packages(tree: &str) -> usize {
+    let name = |line: &str| line.trim_end_matches(" (*)").to_owned();
+    tree.lines().filter(|line| !line.is_empty()).map(name).collect::<BTreeSet<_>>().len()
+}
+
 /// Nothing tracked, and nothing of a kind that we track, may be ignored.
 fn gitignore(files: &[PathBuf], found: &mut Vec<String>) -> Outcome {
     let mut names: Vec<u8> = Vec::new();
@@ -235,7 +261,7 @@ fn gitignore(files: &[PathBuf], found: &mut Vec<String>) -> Outcome {
 mod tests {
     use std::path::Path;
 
-    use super::{ignored_tests, machine_paths, takes_locks};
+    use super::{ignored_tests, machine_paths, packages, takes_locks};
 
     #[test]
     fn a_path_of_one_machine_is_found() {
@@ -251,6 +277,11 @@ mod tests {
         let mut found = Vec::new();
         ignored_tests(Path::new("a.rs"), &["    #[", "ignore = \"slow\"]"].concat(), &mut found);
         assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn a_package_counts_once() {
+        assert_eq!(packages("a v1.0\nb v1.0\nc v1.0\nb v1.0 (*)\nb v2.0\n"), 4);
     }
 
     #[test]

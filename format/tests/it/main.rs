@@ -16,6 +16,7 @@ mod framing;
 mod golden;
 mod header;
 mod legacy;
+mod owned;
 mod properties;
 mod records;
 mod support;
