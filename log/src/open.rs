@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kseg_format::{AbortedError, Magic, Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::{
-    Cut, FileKind, FileName, Headers, Segment, Suffix, file_name, keep_aside, parse_file_name,
+    Cut, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name, keep_aside, parse_file_name,
 };
 
 use crate::cleaning::{SwapList, parse_list_name};
@@ -82,6 +82,8 @@ pub struct LoadReport {
     pub removed: Vec<PathBuf>,
     /// Files that were given their final name, to complete an interrupted replacement.
     pub completed: Vec<PathBuf>,
+    /// Base offsets of segments whose offsets reached too far from it, and that have been split.
+    pub split: Vec<Offset>,
     /// Segments whose index files were missing and have been rebuilt.
     pub rebuilt: Vec<Offset>,
     /// Files whose names are none of a log's; they are left alone.
@@ -103,6 +105,7 @@ impl LoadReport {
         self.cuts.is_empty()
             && self.set_aside.is_empty()
             && self.unknown.is_empty()
+            && self.split.is_empty()
             && self.doubts.is_empty()
             && !self.emptied
             && self.missing_up_to.is_none()
@@ -120,6 +123,9 @@ impl fmt::Display for LoadReport {
         }
         for path in &self.unknown {
             writeln!(f, "{}: not a file of a log, left alone", path.display())?;
+        }
+        for base in &self.split {
+            writeln!(f, "the segment at {base} was split: its offsets reached too far from there")?;
         }
         for doubt in &self.doubts {
             writeln!(f, "{doubt}")?;
@@ -212,6 +218,7 @@ impl Log {
                 report: &mut report,
                 doubts: Doubts::default(),
                 foreign_aborts: Vec::new(),
+                present: BTreeSet::new(),
             };
             let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
             let doubts = std::mem::take(&mut loading.doubts);
@@ -249,6 +256,8 @@ struct Loading<'l> {
     doubts: Doubts,
     /// Segments whose transaction index cannot be theirs.
     foreign_aborts: Vec<Offset>,
+    /// The files of segments, as they were listed last.
+    present: BTreeSet<(Offset, FileKind)>,
 }
 
 impl Loading<'_> {
@@ -416,6 +425,15 @@ impl Loading<'_> {
     /// Phases 4 to 6.
     fn load(&mut self, writer: &mut Writer, deferred: &mut Deferred, kind: DirKind) -> Result<()> {
         self.open_segments()?;
+        while let Some(split) = self.split_one()? {
+            self.report.split.push(split);
+            for segment in self.log.segments().as_slice() {
+                segment.abandon();
+            }
+            self.finish_replacements()?;
+            self.open_segments()?;
+        }
+        self.rebuild_missing()?;
         let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer, deferred)? };
         let log = self.log;
         if log.segments().active().is_none() {
@@ -497,29 +515,68 @@ impl Loading<'_> {
                 _ => {}
             }
         }
-        let missing = |base| {
-            [FileKind::OffsetIndex, FileKind::TimeIndex].iter().any(|&kind| !present.contains(&(base, kind)))
-        };
+        self.present = present;
+        *log.segments.write() = Arc::new(segments);
+        Ok(())
+    }
+
+    /// Whether the segment has no offset index, or no time index.
+    fn lacks_index(&self, base: Offset) -> bool {
+        [FileKind::OffsetIndex, FileKind::TimeIndex].iter().any(|&kind| !self.present.contains(&(base, kind)))
+    }
+
+    /// Whether the segment will be checked batch by batch.
+    fn is_to_recover(&self, segments: &Segments, base: Offset) -> bool {
+        !self.clean && base >= self.first_unflushed(segments)
+    }
+
+    /// Makes the index files that are missing, and looks at transaction indexes, but for those that recovery makes anyway.
+    fn rebuild_missing(&mut self) -> Result<()> {
+        let segments = self.log.segments();
         for segment in segments.as_slice() {
             let base = segment.base_offset();
-            let to_recover = !self.clean && base >= self.first_unflushed(&segments);
-            if !to_recover && present.contains(&(base, FileKind::TxnIndex)) {
+            let to_recover = self.is_to_recover(&segments, base);
+            if !to_recover && self.present.contains(&(base, FileKind::TxnIndex)) {
                 match segment.check_aborted() {
                     Err(kseg_segment::Error::Aborted { source: AbortedError::BelowBase { .. }, .. }) => {
                         self.foreign_aborts.push(base);
                     }
                     // An entry of a later version is reported to who reads it.
                     Err(kseg_segment::Error::Aborted { .. }) | Ok(()) => {}
-                    Err(error) => return Err(log.wrap(error)),
+                    Err(error) => return Err(self.log.wrap(error)),
                 }
             }
-            if missing(base) && segment.size() > 0 && !to_recover {
-                segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
+            if self.lacks_index(base) && segment.size() > 0 && !to_recover {
+                segment.rebuild_indexes().map_err(|e| self.log.wrap(e))?;
                 self.report.rebuilt.push(base);
             }
         }
-        *log.segments.write() = Arc::new(segments);
         Ok(())
+    }
+
+    /// Splits the first segment, of those whose batches will all be looked at, that has offsets too far from its base.
+    /// Returns its base.
+    ///
+    /// Source: Kafka `LogLoader.retryOnOffsetOverflow`. The last segment cannot be such a one, since none was ever compacted.
+    fn split_one(&mut self) -> Result<Option<Offset>> {
+        let log = self.log;
+        let segments = log.segments();
+        for pair in segments.as_slice().windows(2) {
+            let [segment, next] = pair else { continue };
+            let (base, limit) = (segment.base_offset(), next.base_offset());
+            let looked_at = self.lacks_index(base) || self.is_to_recover(&segments, base);
+            let may_overflow = limit.get().saturating_sub(base.get()) > i64::from(i32::MAX) + 1;
+            if !looked_at || !may_overflow {
+                continue;
+            }
+            let parts = segment.overflow(limit).map_err(|e| log.wrap(e))?;
+            if parts.is_empty() {
+                continue;
+            }
+            segment.split(&parts).map_err(|e| log.wrap(e))?;
+            return Ok(Some(base));
+        }
+        Ok(None)
     }
 
     /// Base offset of the segment that holds the recovery point.
@@ -605,7 +662,8 @@ impl Loading<'_> {
         let mut epochs_changed = false;
         let mut noted = Ok(());
         let doubts = &mut self.doubts;
-        let checked = segment.check(&mut |position, batch| {
+        // Batches that are too far were split off when the segments were opened: any that is left is damaged.
+        let checked = segment.check(Overflow::Cut, &mut |position, batch| {
             let header = batch.header();
             if header.magic() != Magic::V2 {
                 return;

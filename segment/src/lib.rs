@@ -45,6 +45,7 @@ mod replacement;
 mod roll;
 mod scan;
 mod segment;
+mod split;
 mod sync;
 
 pub use config::{MAX_SEGMENT_SIZE, SegmentConfig};
@@ -53,8 +54,9 @@ pub use files::{FileKind, FileName, Suffix, file_name, parse_file_name};
 pub use indexes::MapRegion;
 pub use log_file::FileRegion;
 pub use lookup::{BatchPlace, SegmentRead, TimestampedOffset};
-pub use recover::{Checked, Cut, CutReason, Recovered, keep_aside};
+pub use recover::{Checked, Cut, CutReason, Overflow, Recovered, keep_aside};
 pub use replacement::{Finished, Replacement};
 pub use roll::{RollCheck, RollReason, roll_reason};
 pub use scan::{BatchReader, Headers, ReadAt};
 pub use segment::Segment;
+pub use split::Part;

@@ -29,6 +29,22 @@ pub enum CutReason {
         /// Last offset of the batch.
         found: Offset,
     },
+    /// The last offset of a batch is farther from the base offset than any batch of the segment can be.
+    TooFar {
+        /// The segment's base offset.
+        base: Offset,
+        /// Last offset of the batch.
+        found: Offset,
+    },
+}
+
+/// What a check makes of whole, ascending batches that lie too far from the base offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// An error: the segment may have to be split ([`Segment::overflow`]).
+    Refuse,
+    /// Damage: the caller knows that the segment has no such batches.
+    Cut,
 }
 
 impl fmt::Display for CutReason {
@@ -39,6 +55,9 @@ impl fmt::Display for CutReason {
             CutReason::Corrupt(e) => write!(f, "{e}"),
             CutReason::OffsetsGoBack { after, found } => {
                 write!(f, "offsets go back: expected a last offset above {after}, found {found}")
+            }
+            CutReason::TooFar { base, found } => {
+                write!(f, "expected a last offset of at most {} above {base}, found {found}", i32::MAX)
             }
         }
     }
@@ -108,7 +127,7 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.recover`; where kseg differs: what is cut is kept, and an I/O error cuts nothing.
     pub fn recover(&self, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Recovered> {
-        let checked = self.check(each)?;
+        let checked = self.check(Overflow::Refuse, each)?;
         self.cut(checked)
     }
 
@@ -117,8 +136,8 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::Io`] where a file cannot be read or written. [`Error::OffsetOverflow`] where whole, ascending batches lie too
-    /// far from the base offset: the segment has to be split.
-    pub fn check(&self, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Checked> {
+    /// far from the base offset, with [`Overflow::Refuse`]: the segment may have to be split.
+    pub fn check(&self, overflow: Overflow, each: &mut dyn FnMut(u64, CheckedBatch<'_>)) -> Result<Checked> {
         self.with_fresh_indexes()?;
         self.reset_aborted()?;
         let file = self.log.open()?;
@@ -150,6 +169,9 @@ impl Segment {
                 if self.stray_offset(at + batch.header().size() as u64, last)? {
                     let after = after.unwrap_or(self.base);
                     break (Some(CutReason::OffsetsGoBack { after, found: last }), at);
+                }
+                if overflow == Overflow::Cut {
+                    break (Some(CutReason::TooFar { base: self.base, found: last }), at);
                 }
                 return Err(Error::OffsetOverflow {
                     path: self.path(),

@@ -9,6 +9,7 @@ mod order;
 mod read;
 mod reopen;
 mod retain;
+mod split;
 mod support;
 mod swap;
 mod transactions;

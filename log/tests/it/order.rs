@@ -182,7 +182,10 @@ fn a_recovery_that_stops_anywhere_leaves_no_hole() {
     for call in calls {
         for nth in 1.. {
             let faulty = Arc::new(Faulty::new(memory()));
-            let bench = Bench::on(faulty.clone(), &[("internal.segment.bytes", "1000")]);
+            let bench = Bench::on(
+                faulty.clone(),
+                &[("internal.segment.bytes", "1000"), ("segment.index.bytes", "1000")],
+            );
             damaged(&bench);
             let before = faulty.fired();
             faulty.inject(Fault::on(call).nth(nth).always());

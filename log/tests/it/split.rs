@@ -1,0 +1,140 @@
+//! Segments whose offsets reach too far from their base are split when the log is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kseg_format::{AbortedTransaction, Offset, ProducerId};
+use kseg_io_backends::{Call, Fault, Faulty};
+use kseg_log::{CutReason, Log, OpenOptions};
+
+use crate::support::*;
+
+const M: i64 = i32::MAX as i64;
+/// Where the next segment begins.
+const NEXT: i64 = M + 100;
+
+fn write(bench: &Bench, name: &str, bytes: &[u8]) {
+    bench.backend.names().write(&Path::new(DIR).join(name), bytes, true).expect("written");
+}
+
+fn name(base: i64, kind: &str) -> String {
+    format!("{base:020}.{kind}")
+}
+
+fn aborted(last: i64) -> AbortedTransaction {
+    AbortedTransaction {
+        producer_id: ProducerId::new(7),
+        first_offset: Offset::new(0),
+        last_offset: Offset::new(last),
+        last_stable_offset: Offset::new(0),
+    }
+}
+
+/// A partition with batches at these offsets in the segment at 0, and one in the segment behind it.
+fn compacted(bench: &Bench, offsets: &[i64]) {
+    bench.open().close().expect("closed");
+    let bytes: Vec<u8> = offsets.iter().flat_map(|&o| batch_at(o, 1, o, 100).to_vec()).collect();
+    write(bench, &name(0, "log"), &bytes);
+    for kind in ["index", "timeindex"] {
+        bench.backend.names().remove(&Path::new(DIR).join(name(0, kind))).expect("removed");
+    }
+    write(bench, &name(NEXT, "log"), &batch_at(NEXT, 1, NEXT, 100));
+}
+
+/// Offsets of the batches, by reading from each end to the next.
+fn batches(log: &Log) -> Vec<i64> {
+    let mut found = Vec::new();
+    let mut next = log.log_start_offset().get();
+    while let Some(bytes) = bytes_of(log, next) {
+        for batch in kseg_format::Batches::new(&bytes) {
+            next = batch.expect("a batch").header().last_offset().get() + 1;
+            found.push(next - 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_segment_that_reaches_too_far_is_split_where_its_batches_no_longer_fit() {
+    for (offsets, expected) in [
+        (vec![0, M, M + 1, M + 2], vec![0, M + 1, NEXT]),
+        // The old base stays, with no batch where none fits it.
+        (vec![M + 5, M + 6], vec![0, M + 5, NEXT]),
+        (vec![3, M + 3, M + 4], vec![0, M + 3, NEXT]),
+    ] {
+        for clean in [true, false] {
+            let bench = Bench::new(&[("segment.index.bytes", "1000")]);
+            compacted(&bench, &offsets);
+            let log = if clean { bench.open() } else { bench.open_unclean(0) };
+            assert_eq!(bases(&log), expected, "clean {clean}");
+            assert_eq!(log.load_report().split, [Offset::ZERO]);
+            assert_eq!(batches(&log), [&offsets[..], &[NEXT]].concat());
+            assert!(log.load_report().cuts.is_empty() && !log.load_report().is_quiet());
+            let leftovers = bench.files().into_iter().map(|(n, _)| n);
+            assert!(leftovers.clone().all(|n| !n.ends_with(".swap") && !n.ends_with(".cleaned")));
+            // Once is enough.
+            log.close().expect("closed");
+            assert!(bench.open_unclean(0).load_report().split.is_empty());
+        }
+    }
+}
+
+#[test]
+fn aborted_transactions_go_with_the_batches_that_end_them() {
+    let bench = Bench::new(&[("segment.index.bytes", "1000")]);
+    compacted(&bench, &[0, M, M + 1, M + 2]);
+    let entries: Vec<u8> = [M, M + 2].iter().flat_map(|&last| aborted(last).encode()).collect();
+    write(&bench, &name(0, "txnindex"), &entries);
+    let log = bench.open();
+    let segments = log.state(true).expect("state").segments;
+    let found: Vec<_> = segments.into_iter().map(|s| s.aborted).collect();
+    assert_eq!(found, [vec![aborted(M)], vec![aborted(M + 2)], vec![]]);
+}
+
+#[test]
+fn a_split_that_stops_anywhere_is_made_good_by_the_next_opening() {
+    let calls =
+        [Call::Open, Call::Write, Call::Flush, Call::SyncDir, Call::SetModified, Call::Rename, Call::Remove];
+    let mut stopped = 0;
+    for offsets in [vec![0, M, M + 1, M + 2], vec![M + 5, M + 6]] {
+        for call in calls {
+            for nth in 1.. {
+                let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+                let bench = Bench::on(faulty.clone(), &[("segment.index.bytes", "1000")]);
+                compacted(&bench, &offsets);
+                let before = faulty.fired();
+                faulty.inject(Fault::on(call).nth(nth).always());
+                let unclean = || OpenOptions { clean: false, ..bench.options() };
+                if let Ok(log) = Log::open(Path::new(DIR), unclean()) {
+                    log.abandon();
+                }
+                faulty.clear();
+                if faulty.fired() == before {
+                    break;
+                }
+                stopped += 1;
+                let log = bench.open_unclean(0);
+                let split = *offsets.iter().find(|&&o| o > M).expect("too far");
+                assert_eq!(bases(&log), [0, split, NEXT], "{call:?} {nth}");
+                assert_eq!(batches(&log), [&offsets[..], &[NEXT]].concat(), "{call:?} {nth}");
+            }
+        }
+    }
+    assert!(stopped > 30, "{stopped}");
+}
+
+#[test]
+fn an_offset_beyond_the_next_segment_is_damage_and_no_reason_to_split() {
+    for next in [true, false] {
+        let bench = Bench::new(&[("segment.index.bytes", "1000")]);
+        compacted(&bench, &[0, 1, NEXT + 1]);
+        if !next {
+            bench.backend.names().remove(&Path::new(DIR).join(name(NEXT, "log"))).expect("removed");
+        }
+        let log = bench.open_unclean(0);
+        assert_eq!((bases(&log), batches(&log)), (vec![0], vec![0, 1]));
+        let cuts = &log.load_report().cuts;
+        assert!(matches!(cuts[0].reason, CutReason::TooFar { .. }), "{}", cuts[0]);
+        assert!(log.load_report().split.is_empty());
+    }
+}
