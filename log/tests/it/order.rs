@@ -132,11 +132,11 @@ fn the_epoch_file_has_one_writer_at_a_time() {
         }
         seen.fetch_add(inside.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
         // Whoever else may come in now does.
-        (0..100).for_each(|_| std::thread::yield_now());
+        (0..10).for_each(|_| std::thread::yield_now());
     }));
     let bench = Bench::on(backend, &[]);
     let log = bench.open();
-    const EPOCHS: i32 = 60;
+    const EPOCHS: i32 = 30;
     for epoch in 0..EPOCHS {
         let bytes = batch(1, 1, 100);
         log.append_as_leader(bytes, LeaderEpoch::new(epoch), kseg_format::Origin::Client).expect("an append");
