@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use kseg_bench::{Bench, BenchError, Environment, Plan, Report, Scale, Scenario, all, head, named};
-use kseg_io_backends::Backend;
+use kseg_io_backends::{Backend, BackendSpec};
 
 /// Compares I/O backends of an append-only log with each other and with bare loops over the same system calls.
 ///
@@ -18,7 +18,7 @@ use kseg_io_backends::Backend;
 #[derive(Debug, Parser)]
 #[command(name = "kseg-bench", version)]
 struct Arguments {
-    /// Backends, by comma.
+    /// Backends, by comma, their options behind them: std,uring+direct,depth=16. One that cannot be had ends the run.
     #[arg(long, value_name = "NAMES", default_value = "std,memory")]
     backends: String,
     /// Scenarios, by comma; `default`, `all`, or a beginning and a star.
@@ -63,16 +63,13 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     }
     let plan = plan(arguments)?;
     let scenarios = named(&arguments.scenarios)?;
-    let backends: Vec<Arc<dyn Backend>> = arguments
-        .backends
-        .split(',')
-        .map(|name| kseg_io_backends::open(name.trim()))
-        .collect::<Result<_, _>>()?;
+    let specs = BackendSpec::parse_list(&arguments.backends)?;
     let parent = match &arguments.dir {
         Some(dir) => dir.clone(),
         None => PathBuf::from(if Path::new("target").is_dir() { "target" } else { "." }),
     };
     let environment = Environment::of(&parent)?;
+    let backends = specs.into_iter().map(|spec| backend(spec, &parent)).collect::<Result<_, _>>()?;
     let scale = if arguments.tiny { Scale::TINY } else { Scale::FULL };
     println!("{environment}");
     let how = if arguments.tiny { "results are checked, figures mean nothing" } else { "order alternates" };
@@ -95,6 +92,15 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         })?;
     }
     Ok(report.succeeded())
+}
+
+/// The backend that was asked for and no other: what is compared must be what its name says.
+fn backend(spec: BackendSpec, parent: &Path) -> Result<Arc<dyn Backend>, Box<dyn std::error::Error>> {
+    let opened = spec.open_in(parent)?;
+    if opened.got != spec {
+        return Err(format!("{spec} would be {} here: name that one", opened.got).into());
+    }
+    Ok(opened.backend)
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan, BenchError> {

@@ -102,11 +102,13 @@ pub(crate) fn dont_cache(file: &File) -> io::Result<()> {
 }
 
 /// Asks whether files in `dir` can be written past the page cache, or out of it, by means of one that is removed again.
+/// Where `dir` is not there yet, its nearest parent that is stands for it.
 ///
 /// # Errors
 /// They cannot, or no file can be made there.
 pub(crate) fn directory(dir: &Path, direct: bool, without_cache: bool) -> Result<(), IoError> {
-    let path = dir.join(format!(".kseg-probe-{}", std::process::id()));
+    let there = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("."));
+    let path = there.join(format!(".kseg-probe-{}", std::process::id()));
     let modes = FileModes { direct, dont_cache: without_cache, ..FileModes::default() };
     let probed = StdFile::open(&path, OpenHow::Create, modes).and_then(|file| try_out(&file));
     // What is left behind is a file of a page, whose name says what it was.

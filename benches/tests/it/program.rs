@@ -55,9 +55,11 @@ fn the_list_names_what_runs_by_default_and_what_on_request() {
 #[test]
 fn nonsense_is_refused_with_its_name() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--scenarios", "no-such"], "no-such"),
         (&["--backends", "floppy"], "floppy"),
+        (&["--backends", "std,depth=4"], "depth"),
+        (&["--backends", "auto"], "name that one"),
         (&["--rounds", "0"], "round"),
         (&["--seconds", "0"], "length"),
         (&["--dir", "not/there"], "not/there"),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use kseg_format::{Codec, Timestamp};
+use kseg_io_backends::BackendSpec;
 use kseg_log::{
     BatchWriter, Clock, DirKind, Log, LogConfig, LogDir, LogDirOptions, SystemClock, TopicPartition,
     WriterOptions, check_topic_name, parse_dir_name,
@@ -59,7 +60,8 @@ pub(crate) struct AppendArgs {
     /// Where the records' timestamps come from
     #[arg(long, value_enum, default_value_t = Timestamps::Now)]
     timestamps: Timestamps,
-    /// I/O backend; memory keeps nothing behind the end of the run
+    /// I/O backend: std, std+direct, std+dontcache, uring, uring+direct, memory, auto, with options as in
+    /// uring+direct,depth=16; memory keeps nothing behind the end of the run
     #[arg(long, default_value = "std", value_name = "SPEC")]
     backend: String,
     /// Topic configuration under Kafka's keys, such as segment.bytes=1048576; may be repeated
@@ -174,8 +176,16 @@ fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
         pairs.push(("flush.messages", "1"));
     }
     let config = LogConfig::from_pairs(pairs).map_err(|error| Error::Usage(format!("--set: {error}")))?;
-    let backend = kseg_io_backends::open(&args.backend)
-        .map_err(|error| Error::Usage(format!("--backend {}: {error}", args.backend)))?;
+    let refused = |error| Error::Usage(format!("--backend {}: {error}", args.backend));
+    let spec: BackendSpec = args.backend.parse().map_err(refused)?;
+    let opened = spec.open_in(&args.dir).map_err(refused)?;
+    if opened.got != spec && !args.quiet {
+        eprintln!("kseg: backend {spec} is {}", opened.got);
+        for (_, error) in &opened.passed_over {
+            eprintln!("kseg: not {error}");
+        }
+    }
+    let backend = opened.backend;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     Ok(LogDirOptions { config, clock, ..LogDirOptions::new(backend) })
 }
