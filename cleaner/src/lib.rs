@@ -40,10 +40,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod build;
+mod chunks;
+mod copy;
 mod dirty;
+mod error;
+mod grouping;
+mod keys;
 mod offset_map;
+mod options;
+mod round;
 mod select;
+mod stats;
+mod transactions;
 
 pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
+pub use error::{Error, Result};
+pub use grouping::{GroupFacts, GroupLimits, group};
 pub use offset_map::{MapFull, OffsetMap, SLOT_BYTES};
+pub use options::{CleanerOptions, NullKey};
+pub use round::{Cleaner, Dirty, Pace, Round, Unhindered};
 pub use select::{Selection, select};
+pub use stats::{RoundReport, RoundStats};

@@ -97,6 +97,11 @@ impl Log {
         Ok((sealed.collect(), active))
     }
 
+    /// What the log's clock says, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.inner.clock.now_ms()
+    }
+
     /// Size of the active segment in bytes.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! operation needs a user has too. Time stands still; tasks run inside the line that lets them come due.
 
 mod batch;
+mod clean;
 mod describe;
 mod files;
 mod legacy;

@@ -21,11 +21,6 @@ impl Failure {
         Failure::new("IllegalArgumentException", message)
     }
 
-    /// What Kafka has and this project does not have yet.
-    pub(crate) fn unsupported(what: &str) -> Failure {
-        Failure::new("UnsupportedOperationException", format!("{what} is not there yet"))
-    }
-
     /// A file that cannot be read or written.
     pub(crate) fn io(path: &std::path::Path, error: &std::io::Error) -> Failure {
         let class = match error.kind() {
@@ -112,6 +107,11 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn bool_or(&self, name: &str, otherwise: bool) -> bool {
         self.get(name).and_then(Value::as_bool).unwrap_or(otherwise)
+    }
+
+    /// A number with a fraction.
+    pub(crate) fn float_or(&self, name: &str, otherwise: f64) -> f64 {
+        self.get(name).and_then(Value::as_f64).unwrap_or(otherwise)
     }
 
     /// The bytes of a field; `None` where it is null or absent.

@@ -12,6 +12,7 @@ use kseg_log::{
 };
 use serde_json::{Map, Value, json};
 
+use super::clean;
 use super::protocol::{Answer, Failure, Fields, base64};
 use super::time::Time;
 use super::{batch, describe};
@@ -90,7 +91,7 @@ pub(crate) fn on_log(log: &Log, op: Fields<'_>) -> Answer {
         "read" => read(log, op),
         "timestamp" => timestamp(log, op),
         "state" => shown(log, op.bool_or("indexes", true)),
-        "clean" => Err(Failure::unsupported("a round of the cleaner")),
+        "clean" => clean::round(log, op),
         "expire" => Ok(json!({"producers": log.expire_producers()})),
         "snapshot" => {
             log.take_producer_snapshot()?;
