@@ -295,3 +295,15 @@ fn index_that_claims_more_entries_than_it_has_room_for_has_as_many_as_fit() {
     let index = OffsetIndex::new(Offset::new(45), MemoryRegion::new(20), usize::MAX);
     assert_eq!((index.entries(), index.max_entries()), (2, 2));
 }
+
+#[test]
+fn a_lookup_gives_the_entry_behind_too_where_there_is_one() {
+    let index = filled(100, 4, &[(105, 10), (110, 20), (120, 30)]);
+    assert_eq!(index.base(), Offset::new(100));
+    let between = |target| index.lookup_between(Offset::new(target));
+    assert_eq!(between(104), (at(100, 0), Some(at(105, 10))));
+    assert_eq!(between(105), (at(105, 10), Some(at(110, 20))));
+    assert_eq!(between(119), (at(110, 20), Some(at(120, 30))));
+    assert_eq!(between(120), (at(120, 30), None));
+    assert_eq!(filled(100, 4, &[]).lookup_between(Offset::new(104)), (at(100, 0), None));
+}
