@@ -1,7 +1,7 @@
 //! [`Faulty`]: a wrapper that makes chosen calls fail or fall short.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::sync::Mutex;
 /// to.
 ///
 /// ```
-/// use std::path::Path;
+/// use std::path::{Path, PathBuf};
 ///
 /// use kseg_io_backends::{Backend, Call, Fault, Faulty, OpenHow, Verdict, appender, open};
 ///
@@ -44,6 +44,8 @@ pub struct Fault {
     /// `None` for any.
     call: Option<Call>,
     role: Option<String>,
+    /// Only on this path, or below it.
+    under: Option<PathBuf>,
     /// Calls that match and still go well.
     spared: u64,
     /// Calls that match and go wrong after those.
@@ -116,12 +118,18 @@ impl Fault {
     /// A fault of calls of every kind.
     pub fn on_any() -> Self {
         let effect = Effect::Error { first: 0, number: Self::EIO };
-        Self { call: None, role: None, spared: 0, left: 1, effect }
+        Self { call: None, role: None, under: None, spared: 0, left: 1, effect }
     }
 
     /// Only on files of this role: the end of the name.
     pub fn role(mut self, role: impl Into<String>) -> Self {
         self.role = Some(role.into());
+        self
+    }
+
+    /// Only on this path, and on what lies below it.
+    pub fn under(mut self, path: impl Into<PathBuf>) -> Self {
+        self.under = Some(path.into());
         self
     }
 
@@ -177,6 +185,7 @@ impl Fault {
     fn matches(&self, call: Call, path: &Path) -> bool {
         self.call.is_none_or(|wanted| wanted == call)
             && self.role.as_ref().is_none_or(|wanted| wanted == role(path))
+            && self.under.as_ref().is_none_or(|above| path.starts_with(above))
     }
 }
 

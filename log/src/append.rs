@@ -85,6 +85,17 @@ impl Log {
     /// As there.
     pub fn append_as_leader_in(
         &self,
+        batches: BytesMut,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        version: TransactionVersion,
+    ) -> Result<AppendInfo> {
+        let size = batches.len();
+        self.inner.metered(size, self.lead(batches, leader_epoch, origin, version))
+    }
+
+    fn lead(
+        &self,
         mut batches: BytesMut,
         leader_epoch: LeaderEpoch,
         origin: Origin,
@@ -173,6 +184,11 @@ impl Log {
     ///
     /// Source: Kafka `UnifiedLog.appendAsFollower`.
     pub fn append_as_follower(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
+        let size = batches.len();
+        self.inner.metered(size, self.follow(batches, leader_epoch))
+    }
+
+    fn follow(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
         let log = &self.inner;
         let config = log.config();
         let Some(seen) = log.analyze(&batches, &config, Origin::Replication, leader_epoch)? else {
@@ -195,6 +211,15 @@ impl Log {
 }
 
 impl Inner {
+    /// The result of an append of `size` bytes, counted where it was refused.
+    #[inline]
+    fn metered<T>(&self, size: usize, result: Result<T>) -> Result<T> {
+        if let (Err(error), Some(health)) = (&result, &self.health) {
+            health.meters.refused(error, size);
+        }
+        result
+    }
+
     fn nothing_appended(&self) -> AppendInfo {
         AppendInfo {
             first_offset: None,

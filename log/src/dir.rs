@@ -7,33 +7,55 @@
 //! | `recovery-point-offset-checkpoint` | the first offset of each partition that is not known to be durable |
 //! | `log-start-offset-checkpoint` | the log start offset, of partitions where it is not the first segment's base |
 //! | `replication-offset-checkpoint` | the high watermark of each partition |
+//! | `kseg-topics.json` | the topics and their configuration, where no cluster keeps them |
 //!
-//! Logs are opened when they are asked for. What the checkpoints say of those that are not stays as it is.
+//! Logs are opened when they are asked for, or all at once by [`LogDir::load_all`]. What the checkpoints say of those that are
+//! not stays as it is.
+//!
+//! The first error of the device takes the whole directory out of service: every call then fails with
+//! [`Error::Offline`] until it is opened again.
+//!
+//! Lock order: a partition's turn, then the topics, then the tables; a table's lock is never held across I/O.
 //!
 //! Source: Kafka `LogManager`.
+
+mod background;
+mod load;
+mod moving;
+mod remove;
+mod topic_calls;
+
+pub use load::{LoadOptions, LoadSummary, Loaded};
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{CleanShutdown, Offset, TopicPartition, parse_offsets, print_offsets};
+use kseg_format::{
+    CleanShutdown, MetaProperties, Offset, PartitionMetadata, TopicPartition, Uuid, parse_offsets,
+    print_offsets,
+};
 use kseg_io_backends::{Backend, Kind};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
+use crate::health::Health;
 use crate::log::{DirLock, Log};
 use crate::open::OpenOptions;
 use crate::scheduler::Scheduler;
-use crate::sync::Mutex;
-use crate::topic::{DirKind, check_topic_name, parse_dir_name};
+use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::topic::{DirKind, REMOTE_LOG_INDEX_CACHE, check_topic_name, parse_dir_name};
+use crate::topics::{TOPICS, Topics};
+use crate::trouble::Troubles;
 
 const LOCK: &str = ".lock";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
-const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
-const LOG_STARTS: &str = "log-start-offset-checkpoint";
-const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+pub(crate) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
+pub(crate) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
 
 /// Largest checkpoint that is read: far above a line for each of a million partitions.
 const CHECKPOINT_SIZE_MAX: u64 = 512 * 1024 * 1024;
@@ -64,24 +86,44 @@ impl LogDirOptions {
 ///
 /// Dropping it without [`shutdown`](Self::shutdown) is as if the process had died: the next one to open it recovers.
 pub struct LogDir {
-    path: PathBuf,
-    options: LogDirOptions,
+    pub(crate) inner: Arc<DirInner>,
+}
+
+/// What background tasks share with the handle.
+pub(crate) struct DirInner {
+    pub(crate) path: PathBuf,
+    pub(crate) options: LogDirOptions,
     clean: bool,
     marker: CleanShutdown,
-    recovery_points: Offsets,
-    log_starts: Offsets,
-    high_watermarks: Offsets,
+    /// What the checkpoints said, for the logs that are not open.
+    marks: Mutex<Checkpointed>,
+    pub(crate) topics: Mutex<Topics>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) troubles: Troubles,
+    /// Set by an orderly stop: the periodic work ends.
+    stopped: AtomicBool,
     /// The logs that are open. Held for a lookup, never across I/O.
-    logs: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
+    pub(crate) logs: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
+    /// Copies that are being moved in.
+    pub(crate) futures: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
     /// What is held while one partition's log is opened, which may take as long as a recovery does: others go on.
     opening: Mutex<BTreeMap<TopicPartition, Arc<Mutex<()>>>>,
     /// Released once this is dropped and every log in it has been closed or dropped.
     lock: DirLock,
     /// Held while the checkpoints are written.
     checkpoints: Mutex<()>,
+    /// Names found at opening that are no partition's and none of ours.
+    pub(crate) unknown: Vec<String>,
 }
 
 type Offsets = BTreeMap<TopicPartition, Offset>;
+
+#[derive(Clone, Debug, Default)]
+struct Checkpointed {
+    recovery_points: Offsets,
+    log_starts: Offsets,
+    high_watermarks: Offsets,
+}
 
 /// What an orderly stop left undone.
 #[derive(Debug, Default)]
@@ -129,15 +171,24 @@ impl LogDir {
         let marker_path = path.join(CLEAN_MARKER);
         let marker = names.read(&marker_path, MARKER_SIZE_MAX)?;
         let clean = marker.is_some() || !has_partitions(&*options.backend, path)?;
-        let dir = LogDir {
+        let marks = Checkpointed {
             recovery_points: read_offsets(&*options.backend, path, RECOVERY_POINTS)?,
             log_starts: read_offsets(&*options.backend, path, LOG_STARTS)?,
             high_watermarks: read_offsets(&*options.backend, path, HIGH_WATERMARKS)?,
+        };
+        let dir = DirInner {
+            marks: Mutex::new(marks),
+            topics: Mutex::new(Topics::read(&*options.backend, path, &options.config)?),
+            health: Arc::new(Health::new(path)),
+            troubles: Troubles::new(options.clock.clone()),
+            stopped: AtomicBool::new(false),
             path: path.to_path_buf(),
             clean,
             marker: CleanShutdown::parse(&marker.unwrap_or_default()),
             logs: Mutex::new(BTreeMap::new()),
+            futures: Mutex::new(BTreeMap::new()),
             opening: Mutex::new(BTreeMap::new()),
+            unknown: unknown_names(&*options.backend, path)?,
             options,
             lock: Arc::new(lock),
             checkpoints: Mutex::new(()),
@@ -146,17 +197,43 @@ impl LogDir {
         if dir.options.backend.names().remove(&marker_path)? {
             dir.options.backend.names().sync_dir(path)?;
         }
-        Ok(dir)
+        let dir = Arc::new(dir);
+        dir.remove_leftovers()?;
+        Ok(LogDir { inner: dir })
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.inner.path
     }
 
     /// Whether the directory had been stopped in an orderly way, or was new.
     pub fn was_clean(&self) -> bool {
-        self.clean
+        self.inner.clean
+    }
+
+    /// Why the directory is out of service; `None` while it serves.
+    pub fn offline(&self) -> Option<String> {
+        self.inner.health.cause()
+    }
+
+    /// Names found when the directory was opened that are neither a partition's nor a file of Kafka's or of this crate.
+    /// They are left alone.
+    pub fn unknown(&self) -> &[String] {
+        &self.inner.unknown
+    }
+
+    /// The id of the directory and its node, where it has been formatted for a broker.
+    ///
+    /// # Errors
+    /// [`Error::SmallFile`] for a malformed `meta.properties`; [`Error::Io`].
+    pub fn meta_properties(&self) -> Result<Option<MetaProperties>> {
+        let path = self.inner.path.join(MetaProperties::FILE_NAME);
+        let Some(bytes) = self.inner.options.backend.names().read(&path, MARKER_SIZE_MAX)? else {
+            return Ok(None);
+        };
+        let parsed = MetaProperties::parse(&bytes);
+        parsed.map(Some).map_err(|source| Error::SmallFile { path, source })
     }
 
     /// The partitions that have a folder here, ascending: those in use, not the ones renamed for deletion, set aside or
@@ -165,17 +242,25 @@ impl LogDir {
     /// # Errors
     /// [`Error::Io`].
     pub fn partitions(&self) -> Result<Vec<TopicPartition>> {
-        let mut found = Vec::new();
-        for entry in self.options.backend.names().list(&self.path)? {
-            let Some(name) = entry.name.to_str().filter(|_| entry.kind == Kind::Dir) else { continue };
-            if let Ok((partition, DirKind::Current)) = parse_dir_name(name)
-                && check_topic_name(&partition.topic).is_ok()
-            {
-                found.push(partition);
-            }
-        }
-        found.sort();
-        Ok(found)
+        self.inner.partitions()
+    }
+
+    /// Whether the partition has a folder here.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn has(&self, partition: &TopicPartition) -> Result<bool> {
+        check_partition(partition)?;
+        let dir = &self.inner;
+        Ok(dir
+            .noted(dir.options.backend.names().stat(&dir.folder(partition)).map_err(Error::from))?
+            .is_some())
+    }
+
+    /// How many partitions are here, those that are being moved in included.
+    pub(crate) fn load(&self) -> Result<usize> {
+        let counts = |kind: &DirKind| matches!(kind, DirKind::Current | DirKind::Future);
+        Ok(self.inner.folders()?.iter().filter(|(.., kind)| counts(kind)).count())
     }
 
     /// The log of a partition, opened if it is not yet; `None` where it has no folder.
@@ -183,94 +268,20 @@ impl LogDir {
     /// A call for a log that another thread is opening waits for it; one for any other log does not.
     ///
     /// # Errors
-    /// As [`Log::open`].
+    /// As [`Log::open`]; [`Error::Offline`].
     pub fn get(&self, partition: &TopicPartition) -> Result<Option<Arc<Log>>> {
-        check_partition(partition)?;
-        let folder = self.path.join(partition.to_string());
-        self.opened_once(partition, || match self.options.backend.names().stat(&folder)? {
-            None => Ok(None),
-            Some(_) => self.open_log(partition, self.options.config.clone()).map(Some),
-        })
+        self.inner.get(partition)
     }
 
     /// The log of a partition; made, with `config`, where there is none.
     ///
-    /// `config` holds for a log that is opened by this call; `None` for the directory's own. Waits as [`get`](Self::get)
-    /// does.
+    /// `config` holds for a log that is opened by this call; `None` for the topic's, over the directory's own. Waits as
+    /// [`get`](Self::get) does. The folder's name is durable on return.
     ///
     /// # Errors
-    /// [`Error::TopicName`] for a name that Kafka refuses; else as [`Log::open`].
+    /// [`Error::TopicName`] for a name that Kafka refuses; else as [`Log::open`]; [`Error::Offline`].
     pub fn get_or_create(&self, partition: &TopicPartition, config: Option<LogConfig>) -> Result<Arc<Log>> {
-        check_partition(partition)?;
-        let folder = self.path.join(partition.to_string());
-        let opened = self.opened_once(partition, || {
-            let names = self.options.backend.names();
-            if names.stat(&folder)?.is_none() {
-                names.create_dir_all(&folder)?;
-                names.sync_dir(&self.path)?;
-            }
-            self.open_log(partition, config.unwrap_or_else(|| self.options.config.clone())).map(Some)
-        })?;
-        // There is always one: it was made above.
-        opened.ok_or(Error::Closed { dir: folder })
-    }
-
-    /// The log of a partition from the table, or what `open` gives, which then is in the table. One thread at a time opens
-    /// the log of one partition.
-    fn opened_once(
-        &self,
-        partition: &TopicPartition,
-        open: impl FnOnce() -> Result<Option<Arc<Log>>>,
-    ) -> Result<Option<Arc<Log>>> {
-        let known = || self.logs.lock().get(partition).cloned();
-        if let Some(log) = known() {
-            return Ok(Some(log));
-        }
-        loop {
-            let turn = self.turn_of(partition);
-            let _held = turn.lock();
-            if let Some(log) = known() {
-                return Ok(Some(log));
-            }
-            // A turn that was given back while this thread waited is nobody's any more.
-            if !Arc::ptr_eq(&turn, &self.turn_of(partition)) {
-                continue;
-            }
-            let opened = open();
-            if let Ok(Some(log)) = &opened {
-                self.logs.lock().insert(partition.clone(), log.clone());
-            }
-            self.opening.lock().remove(partition);
-            return opened;
-        }
-    }
-
-    /// What is held while the log of a partition is opened.
-    fn turn_of(&self, partition: &TopicPartition) -> Arc<Mutex<()>> {
-        let mut opening = self.opening.lock();
-        opening.entry(partition.clone()).or_insert_with(|| Arc::new(Mutex::new(()))).clone()
-    }
-
-    fn open_log(&self, partition: &TopicPartition, config: LogConfig) -> Result<Arc<Log>> {
-        let at = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(Offset::ZERO);
-        let log = Log::open_under(
-            &self.path.join(partition.to_string()),
-            OpenOptions {
-                backend: self.options.backend.clone(),
-                config,
-                clean: self.clean,
-                recovery_point: at(&self.recovery_points),
-                log_start_offset: at(&self.log_starts),
-                clock: self.options.clock.clone(),
-                scheduler: self.options.scheduler.clone(),
-                ..OpenOptions::new(self.options.backend.clone())
-            },
-            Some(self.lock.clone()),
-        )?;
-        if let Some(&high_watermark) = self.high_watermarks.get(partition) {
-            log.update_high_watermark(high_watermark);
-        }
-        Ok(Arc::new(log))
+        self.inner.get_or_create(partition, config)
     }
 
     /// Truncates a partition's log and writes the recovery points at once: one above the log end would let recovery pass
@@ -303,47 +314,33 @@ impl LogDir {
     /// Writes the three checkpoints, each atomically and durably.
     ///
     /// # Errors
-    /// [`Error::Io`]; a checkpoint that could not be written has its old content.
+    /// [`Error::Io`]; a checkpoint that could not be written has its old content. [`Error::Offline`].
     pub fn checkpoint(&self) -> Result<()> {
-        let _one_at_a_time = self.checkpoints.lock();
-        let logs: Vec<_> = self.logs.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect();
-        let mut recovery_points = self.recovery_points.clone();
-        let mut log_starts = self.log_starts.clone();
-        let mut high_watermarks = self.high_watermarks.clone();
-        for (partition, log) in logs {
-            let marks = log.inner.marks();
-            recovery_points.insert(partition.clone(), marks.recovery_point);
-            high_watermarks.insert(partition.clone(), marks.high_watermark.offset);
-            let first = log.inner.segments().as_slice().first().map(|s| s.base_offset());
-            if first.is_some_and(|first| marks.log_start > first) {
-                log_starts.insert(partition, marks.log_start);
-            } else {
-                log_starts.remove(&partition);
-            }
-        }
-        self.write_offsets(RECOVERY_POINTS, &recovery_points)?;
-        self.write_offsets(LOG_STARTS, &log_starts)?;
-        self.write_offsets(HIGH_WATERMARKS, &high_watermarks)
-    }
-
-    fn write_offsets(&self, name: &str, offsets: &Offsets) -> Result<()> {
-        let text = print_offsets(offsets.iter().map(|(p, &o)| (p, o)));
-        self.options.backend.names().replace(&self.path.join(name), &text)?;
-        Ok(())
+        self.inner.checkpoint(&[RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])
     }
 
     /// Stops in an orderly way: flushes and closes every log that is open, writes the checkpoints, then the marker of a
     /// clean stop, and lets go of the lock.
     ///
     /// Where the directory had not been stopped in an orderly way before, the marker is written only if every partition
-    /// in it has been opened, and so recovered.
+    /// in it has been opened, and so recovered. A directory that is out of service gets neither checkpoints nor marker;
+    /// its logs are let go of as they are.
     ///
     /// # Errors
     /// [`Error::Io`] where a checkpoint or the marker cannot be written. A log that does not close is in the report.
     pub fn shutdown(self) -> Result<ShutdownReport> {
+        let dir = &self.inner;
+        // Nothing hangs on it but when the periodic work ends: Relaxed.
+        dir.stopped.store(true, Ordering::Relaxed);
         let mut report = ShutdownReport::default();
-        let logs: Vec<_> = self.logs.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect();
-        for (partition, log) in &logs {
+        let logs = dir.open_logs();
+        let futures: Vec<_> = dir.futures.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect();
+        if dir.health.check().is_err() {
+            logs.iter().chain(&futures).for_each(|(_, log)| log.abandon());
+            return Ok(report);
+        }
+        // All of them, also behind one that fails.
+        for (partition, log) in logs.iter().chain(&futures) {
             if let Err(e) = log.flush(true).and_then(|()| log.close()) {
                 report.failed.push((partition.clone(), e));
             }
@@ -354,21 +351,246 @@ impl LogDir {
         self.checkpoint()?;
         let all_opened =
             || Ok::<_, Error>(self.partitions()?.iter().all(|p| logs.iter().any(|(q, _)| p == q)));
-        if self.clean || all_opened()? {
-            let names = self.options.backend.names();
-            names.write(&self.path.join(CLEAN_MARKER), &self.marker.to_bytes(), true)?;
-            names.sync_dir(&self.path)?;
+        let names = dir.options.backend.names();
+        if dir.clean || all_opened()? {
+            names.write(&dir.path.join(CLEAN_MARKER), &dir.marker.to_bytes(), true)?;
+            names.sync_dir(&dir.path)?;
             report.clean = true;
         }
         // As Kafka does: the file goes, then the lock on it.
-        self.options.backend.names().remove(&self.path.join(LOCK))?;
+        names.remove(&dir.path.join(LOCK))?;
         Ok(report)
+    }
+}
+
+impl DirInner {
+    /// The result, of which the directory's health takes note.
+    pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(e) = &result {
+            self.health.note(e);
+        }
+        result
+    }
+
+    pub(crate) fn open_logs(&self) -> Vec<(TopicPartition, Arc<Log>)> {
+        self.logs.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect()
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn folder(&self, partition: &TopicPartition) -> PathBuf {
+        self.path.join(partition.to_string())
+    }
+
+    /// The folders of partitions, and the state that their names tell.
+    pub(crate) fn folders(&self) -> Result<Vec<(String, TopicPartition, DirKind)>> {
+        let mut found = Vec::new();
+        for entry in self.options.backend.names().list(&self.path)? {
+            let Some(name) = entry.name.to_str().filter(|_| entry.kind == Kind::Dir) else { continue };
+            if let Ok((partition, kind)) = parse_dir_name(name)
+                && check_topic_name(&partition.topic).is_ok()
+            {
+                found.push((name.to_owned(), partition, kind));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn partitions(&self) -> Result<Vec<TopicPartition>> {
+        let folders = self.folders()?.into_iter();
+        let mut found: Vec<_> =
+            folders.filter(|(.., kind)| *kind == DirKind::Current).map(|(_, p, _)| p).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    pub(crate) fn get(&self, partition: &TopicPartition) -> Result<Option<Arc<Log>>> {
+        check_partition(partition)?;
+        let folder = self.folder(partition);
+        self.opened_once(partition, true, || match self.options.backend.names().stat(&folder)? {
+            None => Ok(None),
+            Some(_) => self.open_log(partition, None).map(Some),
+        })
+    }
+
+    pub(crate) fn get_or_create(
+        &self,
+        partition: &TopicPartition,
+        config: Option<LogConfig>,
+    ) -> Result<Arc<Log>> {
+        check_partition(partition)?;
+        let folder = self.folder(partition);
+        let opened = self.opened_once(partition, config.is_none(), || {
+            let names = self.options.backend.names();
+            if names.stat(&folder)?.is_none() {
+                let id = self.topics.lock().0.get(&partition.topic).map(|topic| topic.id);
+                self.make_folder(partition, id)?;
+            }
+            self.open_log(partition, config).map(Some)
+        })?;
+        // There is always one: it was made above.
+        opened.ok_or(Error::Closed { dir: folder })
+    }
+
+    /// Makes a partition's folder, durably, with its topic's id where there is one.
+    pub(crate) fn make_folder(&self, partition: &TopicPartition, id: Option<Uuid>) -> Result<()> {
+        let (names, folder) = (self.options.backend.names(), self.folder(partition));
+        names.create_dir_all(&folder)?;
+        if let Some(id) = id {
+            let path = folder.join(PartitionMetadata::FILE_NAME);
+            names.replace(&path, &PartitionMetadata::new(id).to_bytes())?;
+        }
+        names.sync_dir(&self.path)?;
+        Ok(())
+    }
+
+    /// The log of a partition from the table, or what `open` gives, which then is in the table. One thread at a time opens
+    /// the log of one partition. With `of_topic` the configuration is the topic's.
+    fn opened_once(
+        &self,
+        partition: &TopicPartition,
+        of_topic: bool,
+        open: impl FnOnce() -> Result<Option<Arc<Log>>>,
+    ) -> Result<Option<Arc<Log>>> {
+        self.health.check()?;
+        let known = || self.logs.lock().get(partition).cloned();
+        if let Some(log) = known() {
+            return Ok(Some(log));
+        }
+        self.in_turn(partition, || {
+            if let Some(log) = known() {
+                return Ok(Some(log));
+            }
+            let opened = self.noted(open());
+            if let Ok(Some(log)) = &opened {
+                self.logs.lock().insert(partition.clone(), log.clone());
+                // A topic that was changed meanwhile did not find this log in the table.
+                if of_topic
+                    && let Some(topic) = self.topics.lock().0.get(&partition.topic)
+                    && let Ok(now) = topic.log_config(&self.options.config)
+                {
+                    log.update_config(now)?;
+                }
+            }
+            opened
+        })
+    }
+
+    /// Does what one thread at a time may do for a partition: opening its log, removing it.
+    pub(crate) fn in_turn<T>(&self, partition: &TopicPartition, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        loop {
+            let turn = self.turn_of(partition);
+            let _held = turn.lock();
+            // A turn that was given back while this thread waited is nobody's any more.
+            if !Arc::ptr_eq(&turn, &self.turn_of(partition)) {
+                continue;
+            }
+            let done = f();
+            self.opening.lock().remove(partition);
+            return done;
+        }
+    }
+
+    /// What is held while the log of a partition is opened.
+    fn turn_of(&self, partition: &TopicPartition) -> Arc<Mutex<()>> {
+        let mut opening = self.opening.lock();
+        opening.entry(partition.clone()).or_insert_with(|| Arc::new(Mutex::new(()))).clone()
+    }
+
+    fn open_log(&self, partition: &TopicPartition, config: Option<LogConfig>) -> Result<Arc<Log>> {
+        let config = match config {
+            Some(config) => config,
+            None => self.topics.lock().log_config(&partition.topic, &self.options.config)?,
+        };
+        let (recovery_point, log_start_offset, high_watermark) = {
+            let marks = self.marks.lock();
+            let at = |offsets: &Offsets| offsets.get(partition).copied();
+            (at(&marks.recovery_points), at(&marks.log_starts), at(&marks.high_watermarks))
+        };
+        let options = OpenOptions {
+            config,
+            clean: self.clean,
+            recovery_point: recovery_point.unwrap_or(Offset::ZERO),
+            log_start_offset: log_start_offset.unwrap_or(Offset::ZERO),
+            ..self.log_options()
+        };
+        let log = self.open_at(&self.folder(partition), options)?;
+        if let Some(high_watermark) = high_watermark {
+            log.update_high_watermark(high_watermark);
+        }
+        Ok(log)
+    }
+
+    /// Options of a log that is new, or was closed in an orderly way.
+    pub(crate) fn log_options(&self) -> OpenOptions {
+        OpenOptions {
+            config: self.options.config.clone(),
+            clock: self.options.clock.clone(),
+            scheduler: self.options.scheduler.clone(),
+            ..OpenOptions::new(self.options.backend.clone())
+        }
+    }
+
+    pub(crate) fn open_at(&self, folder: &Path, options: OpenOptions) -> Result<Arc<Log>> {
+        let log = Log::open_under(folder, options, Some(self.lock.clone()), Some(self.health.clone()))?;
+        Ok(Arc::new(log))
+    }
+
+    /// Writes the checkpoints of these names.
+    pub(crate) fn checkpoint(&self, which: &[&str]) -> Result<()> {
+        self.health.check()?;
+        let _one_at_a_time = self.checkpoints.lock();
+        let mut now = self.marks.lock().clone();
+        for (partition, log) in self.open_logs() {
+            let marks = log.inner.marks();
+            now.recovery_points.insert(partition.clone(), marks.recovery_point);
+            now.high_watermarks.insert(partition.clone(), marks.high_watermark.offset);
+            let first = log.inner.segments().as_slice().first().map(|s| s.base_offset());
+            if first.is_some_and(|first| marks.log_start > first) {
+                now.log_starts.insert(partition, marks.log_start);
+            } else {
+                now.log_starts.remove(&partition);
+            }
+        }
+        for name in which {
+            let offsets = match *name {
+                RECOVERY_POINTS => &now.recovery_points,
+                LOG_STARTS => &now.log_starts,
+                _ => &now.high_watermarks,
+            };
+            let text = print_offsets(offsets.iter().map(|(p, &o)| (p, o)));
+            let written = self.options.backend.names().replace(&self.path.join(name), &text);
+            self.noted(written.map_err(Error::from))?;
+        }
+        Ok(())
+    }
+
+    /// The checkpoints know the partition no more.
+    pub(crate) fn forget(&self, partition: &TopicPartition) {
+        let mut marks = self.marks.lock();
+        marks.recovery_points.remove(partition);
+        marks.log_starts.remove(partition);
+        marks.high_watermarks.remove(partition);
+    }
+
+    /// What the checkpoints will say of a partition whose log is closed for a while.
+    pub(crate) fn remember(&self, partition: &TopicPartition, log: &Log) {
+        let now = log.inner.marks();
+        let mut marks = self.marks.lock();
+        marks.recovery_points.insert(partition.clone(), now.recovery_point);
+        marks.high_watermarks.insert(partition.clone(), now.high_watermark.offset);
+        marks.log_starts.insert(partition.clone(), now.log_start);
     }
 }
 
 impl fmt::Debug for LogDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogDir").field("path", &self.path).field("clean", &self.clean).finish_non_exhaustive()
+        f.debug_struct("LogDir")
+            .field("path", &self.inner.path)
+            .field("clean", &self.inner.clean)
+            .finish_non_exhaustive()
     }
 }
 
@@ -382,6 +604,32 @@ fn check_partition(partition: &TopicPartition) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Names that are neither a partition's folder nor a file that belongs here.
+fn unknown_names(backend: &dyn Backend, path: &Path) -> Result<Vec<String>> {
+    let ours = [
+        LOCK,
+        CLEAN_MARKER,
+        RECOVERY_POINTS,
+        LOG_STARTS,
+        HIGH_WATERMARKS,
+        CLEANER_OFFSETS,
+        TOPICS,
+        MetaProperties::FILE_NAME,
+        "bootstrap.checkpoint",
+        REMOTE_LOG_INDEX_CACHE,
+    ];
+    let mut unknown = Vec::new();
+    for entry in backend.names().list(path)? {
+        let name = entry.name.to_string_lossy().into_owned();
+        let plain = name.strip_suffix(".tmp").unwrap_or(&name);
+        let known = ours.contains(&plain) || (entry.kind == Kind::Dir && parse_dir_name(&name).is_ok());
+        if !known {
+            unknown.push(name);
+        }
+    }
+    Ok(unknown)
 }
 
 /// Whether any folder in the directory is a partition's.

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use kseg_format::{CheckpointError, DecodeError, Offset, SmallFileError, ValidationError};
+use kseg_format::{
+    CheckpointError, DecodeError, Offset, SmallFileError, TopicPartition, Uuid, ValidationError,
+};
 use kseg_io_backends::IoError;
 
 use crate::config::ConfigError;
 use crate::producer_state::ProducerStateError;
 use crate::topic::{DirNameError, TopicNameError};
+use crate::topics::TopicProblem;
 
 /// Short form of a result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -170,6 +173,43 @@ pub enum Error {
         /// What was expected and found.
         source: SmallFileError,
     },
+    /// The file with a directory's topics is malformed.
+    Topics {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and found, and where.
+        what: String,
+    },
+    /// A topic cannot be made, found or changed as asked. Nothing was changed.
+    Topic {
+        /// The topic.
+        topic: String,
+        /// Why not.
+        problem: TopicProblem,
+    },
+    /// A partition's directory belongs to another topic of the same name.
+    TopicId {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// The id asked for.
+        expected: Uuid,
+        /// The id in its `partition.metadata`.
+        found: Uuid,
+    },
+    /// Two directories hold the same partition.
+    Duplicate {
+        /// The partition.
+        partition: TopicPartition,
+        /// The directories.
+        dirs: [PathBuf; 2],
+    },
+    /// The data directory has failed: none of its logs can be used until it is opened again.
+    Offline {
+        /// The data directory.
+        dir: PathBuf,
+        /// The first error, in words.
+        cause: String,
+    },
     /// Somebody else has the data directory open.
     Locked {
         /// The lock file.
@@ -194,8 +234,12 @@ impl Error {
             Error::Producer { source, .. } => source.kafka_name(),
             Error::OffsetOutOfRange { .. } => "OffsetOutOfRangeException",
             Error::Roll { .. } | Error::DirName { .. } | Error::Locked { .. } => "KafkaException",
-            Error::Fenced { .. } | Error::Closed { .. } => "KafkaStorageException",
+            Error::Fenced { .. } | Error::Closed { .. } | Error::Offline { .. } => "KafkaStorageException",
             Error::Replaced { .. } => "LogCleaningAbortedException",
+            Error::Topics { .. } => "IOException",
+            Error::Topic { problem, .. } => problem.kafka_name(),
+            Error::TopicId { .. } => "InconsistentTopicIdException",
+            Error::Duplicate { .. } => "IllegalStateException",
             Error::InvalidArgument { .. } => "IllegalArgumentException",
             Error::Config(source) => source.kafka_name(),
             Error::NotADirectory { .. } => "IOException",
@@ -277,6 +321,20 @@ impl fmt::Display for Error {
             Error::TopicName { source, .. } => source.fmt(f),
             Error::Checkpoint(source) => source.fmt(f),
             Error::SmallFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Topics { path, what } => write!(f, "{}: {what}", path.display()),
+            Error::Topic { topic, problem } => write!(f, "topic {topic}: {problem}"),
+            Error::TopicId { dir, expected, found } => {
+                write!(f, "{}: topic id {found}: expected {expected}", dir.display())
+            }
+            Error::Duplicate { partition, dirs: [one, other] } => write!(
+                f,
+                "{partition}: in {} and in {}: expected in one; remove one by hand",
+                one.display(),
+                other.display()
+            ),
+            Error::Offline { dir, cause } => {
+                write!(f, "{}: the data directory is out of service since: {cause}", dir.display())
+            }
             Error::Locked { path } => {
                 write!(
                     f,

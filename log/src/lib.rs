@@ -41,9 +41,12 @@ mod config;
 mod dir;
 mod doubts;
 mod error;
+mod health;
 mod leader_epoch;
 mod log;
+mod manager;
 mod marks;
+mod metrics;
 mod open;
 mod producer_state;
 mod producers;
@@ -57,6 +60,7 @@ mod state;
 mod sync;
 mod times;
 mod topic;
+mod topics;
 mod trouble;
 mod truncate;
 mod writer;
@@ -65,14 +69,16 @@ pub use append::AppendInfo;
 pub use cleaning::{LastRecord, Sealed};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
-pub use dir::{LogDir, LogDirOptions, ShutdownReport};
+pub use dir::{LoadOptions, LoadSummary, Loaded, LogDir, LogDirOptions, ShutdownReport};
 pub use doubts::{Doubt, DoubtReason};
 pub use error::{Error, Result};
 pub use kseg_format::{AbortedTransaction, EpochEntry, SnapshotEntry, SnapshotError, TopicPartition};
 pub use kseg_segment::{Cut, CutReason, FileRegion as Region, Finished, Replacement, TimestampedOffset};
 pub use leader_epoch::{EpochChange, EpochEnd, FileWrite, LeaderEpochCache, LeaderEpochError};
 pub use log::Log;
+pub use manager::{DirStatus, LogManager};
 pub use marks::Place;
+pub use metrics::{Counts, DirMetrics, LogMetrics, Metrics};
 pub use open::{LoadReport, OpenOptions};
 pub use producer_state::{
     BatchEffect, CompletedTransaction, DiscardedSnapshot, EndMarker, ProducerBatch, ProducerEntry,
@@ -89,5 +95,6 @@ pub use topic::{
     CLUSTER_METADATA_TOPIC, DirKind, DirNameError, REMOTE_LOG_INDEX_CACHE, TopicNameError, check_topic_name,
     dir_name, parse_dir_name, topic_names_collide,
 };
+pub use topics::{Topic, TopicProblem};
 pub use trouble::Trouble;
 pub use writer::{BatchWriter, WriterOptions};

@@ -11,6 +11,7 @@ use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
+use crate::health::Health;
 use crate::leader_epoch::{EpochEnd, FileWrite, LeaderEpochCache};
 use crate::marks::{Mark, Marks};
 use crate::open::LoadReport;
@@ -64,6 +65,8 @@ pub(crate) struct Inner {
     pub(crate) epoch_file: Mutex<()>,
     /// A segment has been made since the directory was synced.
     pub(crate) new_files: AtomicBool,
+    /// The state of the data directory that the log is in; none for a log on its own.
+    pub(crate) health: Option<Arc<Health>>,
     /// The data directory's lock, which a log keeps until it is closed.
     pub(crate) lock: Mutex<Option<DirLock>>,
 }
@@ -96,12 +99,33 @@ impl Inner {
         let mut deferred = Deferred::default();
         let result = {
             let mut writer = self.writer.lock();
-            f(&mut writer, &mut deferred)
+            self.check_health()?;
+            self.noted(f(&mut writer, &mut deferred))
         };
         for (name, delay_ms, task) in deferred.0 {
             self.scheduler.schedule(name, delay_ms, task);
         }
         result
+    }
+
+    /// # Errors
+    /// [`Error::Offline`] where the data directory has failed.
+    #[inline]
+    pub(crate) fn check_health(&self) -> Result<()> {
+        self.health.as_ref().map_or(Ok(()), |health| health.check())
+    }
+
+    /// The result, of which the data directory's health takes note.
+    #[inline]
+    pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        if let (Err(error), Some(health)) = (&result, &self.health) {
+            health.note(error);
+        }
+        result
+    }
+
+    pub(crate) fn last_flush_ms(&self) -> i64 {
+        self.writer.lock().last_flush_ms
     }
 
     pub(crate) fn marks(&self) -> Marks {
@@ -223,7 +247,7 @@ pub(crate) fn segment_config(config: &LogConfig) -> SegmentConfig {
 }
 
 /// A number that nobody foresees: std seeds its hashers with one.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
@@ -346,6 +370,15 @@ impl Log {
     /// The newest leader epoch.
     pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
         self.inner.epochs.read().latest().map(|e| e.epoch)
+    }
+
+    /// Lets `f` do the last thing before the log takes no more changes, with no append in between.
+    pub(crate) fn close_after(&self, f: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.inner.locked(|_, _| {
+            f()?;
+            self.inner.closed.store(true, Ordering::Release);
+            Ok(())
+        })
     }
 
     /// Closes the log: a producer snapshot at the log end offset, the last index entries, index files cut, `.log` files

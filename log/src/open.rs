@@ -20,6 +20,7 @@ use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
 use crate::doubts::{Doubt, Doubts};
 use crate::error::{Error, Result};
+use crate::health::Health;
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
 use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
 use crate::marks::{Mark, Marks, Place};
@@ -159,11 +160,16 @@ impl Log {
     ///
     /// Source: Kafka `LogLoader.load`.
     pub fn open(dir: &Path, options: OpenOptions) -> Result<Log> {
-        Log::open_under(dir, options, None)
+        Log::open_under(dir, options, None, None)
     }
 
     /// Opens a log that keeps its data directory's lock until it is closed.
-    pub(crate) fn open_under(dir: &Path, options: OpenOptions, lock: Option<DirLock>) -> Result<Log> {
+    pub(crate) fn open_under(
+        dir: &Path,
+        options: OpenOptions,
+        lock: Option<DirLock>,
+        health: Option<Arc<Health>>,
+    ) -> Result<Log> {
         options.config.validate()?;
         let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let (partition, kind) =
@@ -206,6 +212,7 @@ impl Log {
             closed: AtomicBool::new(false),
             epoch_file: Mutex::new(()),
             new_files: AtomicBool::new(true),
+            health,
             lock: Mutex::new(lock),
         });
         let mut report = LoadReport::default();

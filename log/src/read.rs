@@ -72,7 +72,8 @@ impl Log {
         isolation: Isolation,
         min_one: bool,
     ) -> Result<Fetch> {
-        self.inner.read(start, max_bytes, isolation, min_one)
+        self.inner.check_health()?;
+        self.inner.noted(self.inner.read(start, max_bytes, isolation, min_one))
     }
 
     /// The aborted transactions that begin below `to`, from the segment that holds `from` on; those that ended below `from`

@@ -1,6 +1,7 @@
 //! Rolling: seal the active segment, start the next; and flushing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kseg_format::Offset;
 use kseg_segment::{FileKind, Suffix, file_name};
@@ -101,7 +102,8 @@ impl Inner {
     /// Flushes what lies below `end` (with `inclusive`, also a segment that begins there), then moves the recovery
     /// point. Holds no lock across I/O.
     pub(crate) fn flush_to(&self, end: Offset, inclusive: bool) -> Result<()> {
-        if self.sync_up_to(end, inclusive)? {
+        self.check_health()?;
+        if self.noted(self.sync_up_to(end, inclusive))? {
             self.marks_flushed(&mut self.writer.lock(), end);
         }
         Ok(())
@@ -139,7 +141,11 @@ impl Inner {
         let active = segments.active().map(|s| s.base_offset());
         for segment in segments.range(recovery_point, flush_end)? {
             let sealed = active != Some(segment.base_offset());
+            let begin = Instant::now();
             self.fence_on(segment.flush(sealed).map_err(|e| self.wrap(e)))?;
+            if let Some(health) = &self.health {
+                health.meters.flushed(begin.elapsed());
+            }
             new |= segment.base_offset() >= recovery_point;
         }
         if new {

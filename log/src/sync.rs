@@ -4,6 +4,8 @@
 mod imp {
     pub(crate) type AtomicBool = std::sync::atomic::AtomicBool;
     pub(crate) type AtomicI64 = std::sync::atomic::AtomicI64;
+    pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
+    pub(crate) type AtomicUsize = std::sync::atomic::AtomicUsize;
     pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
     pub(crate) type RwLock<T> = parking_lot::RwLock<T>;
 }
@@ -12,6 +14,8 @@ mod imp {
 mod imp {
     pub(crate) type AtomicBool = loom::sync::atomic::AtomicBool;
     pub(crate) type AtomicI64 = loom::sync::atomic::AtomicI64;
+    pub(crate) type AtomicU64 = loom::sync::atomic::AtomicU64;
+    pub(crate) type AtomicUsize = loom::sync::atomic::AtomicUsize;
 
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -47,13 +51,23 @@ mod imp {
 /// The channel that feeds the scheduler's thread. Models drive background work by hand and start no such thread, so it is
 /// the same in both halves.
 pub(crate) use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
-pub(crate) use imp::{AtomicBool, AtomicI64, Mutex, RwLock};
+pub(crate) use imp::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, RwLock};
 pub(crate) use std::sync::atomic::Ordering;
 /// A thread that runs background work; models drive that work by hand instead.
 pub(crate) type JoinHandle = std::thread::JoinHandle<()>;
 
 pub(crate) fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle> {
     std::thread::Builder::new().name(name.to_string()).spawn(f)
+}
+
+/// Runs `work` on `threads` threads, of which the caller's is one, and waits for all.
+pub(crate) fn scope(threads: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(&work);
+        }
+        work();
+    });
 }
 
 /// Whether the caller runs on this thread.

@@ -33,6 +33,7 @@ impl Log {
     /// Source: Kafka `UnifiedLog.fetchOffsetByTimestamp`.
     pub fn offset_for_timestamp(&self, query: TimestampQuery) -> Result<Option<TimestampedOffset>> {
         let log = &self.inner;
+        log.check_health()?;
         let marks = log.marks();
         let named =
             |offset, leader_epoch| Ok(Some(TimestampedOffset { timestamp: None, offset, leader_epoch }));
@@ -44,8 +45,8 @@ impl Log {
                 let earliest = log.epochs.read().earliest().filter(|e| e.start_offset <= marks.log_start);
                 named(marks.log_start, earliest.map(|e| e.epoch))
             }
-            TimestampQuery::Max => self.largest_timestamp(),
-            TimestampQuery::At(timestamp) => self.at(timestamp, marks.log_start),
+            TimestampQuery::Max => log.noted(self.largest_timestamp()),
+            TimestampQuery::At(timestamp) => log.noted(self.at(timestamp, marks.log_start)),
         }
     }
 

@@ -4,6 +4,7 @@ mod append;
 mod dir;
 mod faults;
 mod life;
+mod manager;
 mod order;
 
 mod read;

@@ -1,0 +1,125 @@
+//! Taking partitions out of a directory: for good, or aside.
+
+use std::sync::{Arc, Weak};
+
+use kseg_format::{PartitionMetadata, TopicPartition, Uuid};
+
+use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS};
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::topic::{DirKind, dir_name};
+use crate::topics::unique;
+
+impl LogDir {
+    /// Deletes a partition: its folder is renamed at once, and removed after `file.delete.delay.ms` of the directory's own
+    /// configuration. Returns whether there was one.
+    ///
+    /// The log takes no further call; regions that readers hold can still be read. The partition may be made anew at once.
+    /// A folder that is still there after a crash is removed by whoever opens the directory next.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the partition is still there, and closed; [`Error::Offline`].
+    ///
+    /// Source: Kafka `LogManager.asyncDelete`.
+    pub fn delete(&self, partition: &TopicPartition) -> Result<bool> {
+        let Some(name) = self.inner.rename_away(partition, DirKind::Deleted)? else { return Ok(false) };
+        self.inner.remove_later(name);
+        Ok(true)
+    }
+
+    /// Sets a partition aside: its folder is renamed to `-stray`, is not served, and is kept. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
+    ///
+    /// Source: Kafka `LogManager.asyncDelete` with `isStray`.
+    pub fn set_aside(&self, partition: &TopicPartition) -> Result<bool> {
+        Ok(self.inner.rename_away(partition, DirKind::Stray)?.is_some())
+    }
+
+    /// The topic's id as the partition's folder has it; `None` where it has none, which is to say that nothing was ever
+    /// appended by a broker.
+    ///
+    /// # Errors
+    /// [`Error::SmallFile`] for a malformed file; [`Error::Io`].
+    pub fn topic_id(&self, partition: &TopicPartition) -> Result<Option<Uuid>> {
+        self.inner.topic_id(partition)
+    }
+}
+
+impl DirInner {
+    /// Longest `partition.metadata` that is read.
+    const METADATA_SIZE_MAX: u64 = 64 * 1024;
+
+    /// Gives the copy of a partition the topic's id, where there is one.
+    pub(crate) fn copy_id(&self, id: Option<Uuid>, copy: &Log) -> Result<()> {
+        let path = copy.dir().join(PartitionMetadata::FILE_NAME);
+        let names = self.options.backend.names();
+        if let Some(id) = id
+            && names.stat(&path)?.is_none()
+        {
+            names.replace(&path, &PartitionMetadata::new(id).to_bytes())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn topic_id(&self, partition: &TopicPartition) -> Result<Option<Uuid>> {
+        let path = self.folder(partition).join(PartitionMetadata::FILE_NAME);
+        let Some(bytes) = self.options.backend.names().read(&path, Self::METADATA_SIZE_MAX)? else {
+            return Ok(None);
+        };
+        match PartitionMetadata::parse(&bytes) {
+            Ok(metadata) => Ok(Some(metadata.topic_id)),
+            Err(source) => Err(Error::SmallFile { path, source }),
+        }
+    }
+
+    /// Closes a partition's log and gives its folder the name of `kind`, durably; the folder's new name, if there was one.
+    fn rename_away(self: &Arc<Self>, partition: &TopicPartition, kind: DirKind) -> Result<Option<String>> {
+        self.health.check()?;
+        let renamed = self.in_turn(partition, || {
+            if let Some(log) = self.logs.lock().remove(partition) {
+                log.abandon();
+            }
+            let names = self.options.backend.names();
+            let folder = self.folder(partition);
+            if names.stat(&folder)?.is_none() {
+                return Ok(None);
+            }
+            let name = dir_name(partition, kind, unique());
+            self.noted(names.rename(&folder, &self.path.join(&name)).map_err(Error::from))?;
+            self.noted(names.sync_dir(&self.path).map_err(Error::from))?;
+            self.forget(partition);
+            Ok(Some(name))
+        })?;
+        if renamed.is_some() {
+            self.checkpoint(&[RECOVERY_POINTS, LOG_STARTS])?;
+        }
+        Ok(renamed)
+    }
+
+    /// Folders that were renamed for deletion before the directory was opened.
+    pub(super) fn remove_leftovers(self: &Arc<Self>) -> Result<()> {
+        for (name, _, kind) in self.folders()? {
+            if kind == DirKind::Deleted {
+                self.remove_later(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_later(self: &Arc<Self>, name: String) {
+        let delay = u64::try_from(self.options.config.file_delete_delay_ms).unwrap_or(0);
+        let dir: Weak<DirInner> = Arc::downgrade(self);
+        let task = move || {
+            if let Some(dir) = dir.upgrade()
+                && dir.health.check().is_ok()
+            {
+                let removed = dir.options.backend.names().remove_dir_all(&dir.path.join(&name));
+                // What is left is removed when the directory is opened next.
+                let _ = dir.noted(removed.map_err(Error::from));
+            }
+        };
+        self.options.scheduler.schedule("kafka-delete-logs", delay, Box::new(task));
+    }
+}

@@ -1,0 +1,180 @@
+//! Making, changing and deleting the topics of a directory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kseg_format::{TopicPartition, Uuid};
+
+use super::{DirInner, LogDir};
+use crate::error::Result;
+use crate::topics::{Topic, TopicProblem, Topics, new_id, problem};
+
+impl LogDir {
+    /// The topics of the directory, by name: those of `kseg-topics.json`, and those that only have folders, as a broker
+    /// leaves them.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io); [`Error::SmallFile`](crate::Error::SmallFile) for a malformed `partition.metadata`.
+    pub fn topics(&self) -> Result<BTreeMap<String, Topic>> {
+        let mut topics = self.inner.topics.lock().0.clone();
+        for partition in self.partitions()? {
+            if !topics.contains_key(&partition.topic) {
+                topics.insert(partition.topic.clone(), self.inner.topic_of_folders(&partition.topic)?);
+            }
+        }
+        Ok(topics)
+    }
+
+    /// Makes a topic with `partitions` partitions, and their folders. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::TopicName`](crate::Error::TopicName); [`Error::Topic`](crate::Error::Topic) where there is one, its name
+    /// collides with another's, or the number is below 1; [`Error::Config`](crate::Error::Config): nothing was changed.
+    /// [`Error::Io`](crate::Error::Io): the topic is there where its entry could be written, and its folders are made when
+    /// their logs are asked for.
+    pub fn create_topic<'a>(
+        &self,
+        name: &str,
+        partitions: i32,
+        config: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Topic> {
+        let topic = Topic::new(name, partitions, config)?;
+        let folders = self.partitions()?.into_iter().map(|p| p.topic).collect();
+        self.inner.note_topic(name, &topic, &folders)?;
+        self.inner.make_folders(name, 0..partitions, topic.id)?;
+        Ok(topic)
+    }
+
+    /// Changes a topic's configuration: sets the keys of `set`, then takes back those of `unset`. In force at once for logs
+    /// that are open, as [`Log::update_config`](crate::Log::update_config) says.
+    ///
+    /// A topic that has only folders gets an entry.
+    ///
+    /// # Errors
+    /// [`Error::Topic`](crate::Error::Topic) where there is none, or a key of `unset` has no value;
+    /// [`Error::Config`](crate::Error::Config); nothing was changed. [`Error::Io`](crate::Error::Io).
+    ///
+    /// Source: Kafka `kafka-configs --alter`.
+    pub fn alter_topic<'a>(
+        &self,
+        name: &str,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+        unset: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Topic> {
+        let known = self.topics()?.remove(name).ok_or_else(|| problem(name, TopicProblem::Unknown))?;
+        let defaults = &self.inner.options.config;
+        let topic = self.inner.change_topics(|topics| {
+            let topic = topics.0.entry(name.to_owned()).or_insert(known);
+            topic.config.extend(set.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())));
+            for key in unset {
+                if topic.config.remove(key).is_none() {
+                    return Err(problem(name, TopicProblem::NoSuchKey { key: key.to_owned() }));
+                }
+            }
+            topic.log_config(defaults)?;
+            Ok(topic.clone())
+        })?;
+        let config = topic.log_config(defaults)?;
+        for (_, log) in self.inner.open_logs().iter().filter(|(p, _)| p.topic == name) {
+            log.update_config(config.clone())?;
+        }
+        Ok(topic)
+    }
+
+    /// Gives a topic more partitions, `partitions` in all, and makes their folders.
+    ///
+    /// # Errors
+    /// [`Error::Topic`](crate::Error::Topic) where there is none, or it has as many already.
+    /// [`Error::Io`](crate::Error::Io).
+    ///
+    /// Source: Kafka `kafka-topics --alter --partitions`.
+    pub fn add_partitions(&self, name: &str, partitions: i32) -> Result<Topic> {
+        let known = self.topics()?.remove(name).ok_or_else(|| problem(name, TopicProblem::Unknown))?;
+        let (before, topic) = self.inner.change_topics(|topics| {
+            let topic = topics.0.entry(name.to_owned()).or_insert(known);
+            let before = topic.partitions;
+            if partitions <= before {
+                let at_least = before.saturating_add(1);
+                return Err(problem(name, TopicProblem::Partitions { asked: partitions, at_least }));
+            }
+            topic.partitions = partitions;
+            Ok((before, topic.clone()))
+        })?;
+        self.inner.make_folders(name, before..partitions, topic.id)?;
+        Ok(topic)
+    }
+
+    /// Deletes a topic: its entry at once, its partitions as [`delete`](Self::delete) does.
+    ///
+    /// # Errors
+    /// [`Error::Topic`](crate::Error::Topic) where there is none. [`Error::Io`](crate::Error::Io): partitions may be left,
+    /// which a second call deletes.
+    pub fn delete_topic(&self, name: &str) -> Result<()> {
+        let partitions: Vec<_> = self.partitions()?.into_iter().filter(|p| p.topic == name).collect();
+        let entry = self.inner.topics.lock().0.contains_key(name);
+        if partitions.is_empty() && !entry {
+            return Err(problem(name, TopicProblem::Unknown));
+        }
+        for partition in &partitions {
+            self.delete(partition)?;
+        }
+        self.inner.change_topics(|topics| {
+            topics.0.remove(name);
+            Ok(())
+        })
+    }
+}
+
+impl DirInner {
+    /// Whether there is an entry or a folder of the topic.
+    pub(crate) fn knows(&self, topic: &str) -> bool {
+        self.topics.lock().0.contains_key(topic)
+            || self.partitions().is_ok_and(|all| all.iter().any(|p| p.topic == topic))
+    }
+
+    /// Makes the entry of a new topic; `folders` are the topics that have folders.
+    pub(crate) fn note_topic(&self, name: &str, topic: &Topic, folders: &BTreeSet<String>) -> Result<()> {
+        topic.log_config(&self.options.config)?;
+        self.change_topics(|topics| {
+            topics.check_new(name, folders.iter().map(String::as_str))?;
+            topics.0.insert(name.to_owned(), topic.clone());
+            Ok(())
+        })
+    }
+
+    /// Changes the topics and their file as one: neither changes where `f` or the write fails.
+    fn change_topics<T>(&self, f: impl FnOnce(&mut Topics) -> Result<T>) -> Result<T> {
+        self.health.check()?;
+        let mut topics = self.topics.lock();
+        let mut changed = topics.clone();
+        let result = f(&mut changed)?;
+        if changed != *topics {
+            self.noted(changed.write(&*self.options.backend, &self.path))?;
+            *topics = changed;
+        }
+        Ok(result)
+    }
+
+    fn make_folders(&self, topic: &str, partitions: std::ops::Range<i32>, id: Uuid) -> Result<()> {
+        for partition in partitions {
+            let partition = TopicPartition::new(topic, partition);
+            self.in_turn(&partition, || {
+                if self.options.backend.names().stat(&self.folder(&partition))?.is_none() {
+                    self.noted(self.make_folder(&partition, Some(id)))?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What the folders tell of a topic that has no entry. One without an id gets a new one.
+    fn topic_of_folders(&self, topic: &str) -> Result<Topic> {
+        let mut id = None;
+        let mut partitions = 1;
+        for partition in self.partitions()?.iter().filter(|p| p.topic == topic) {
+            id = id.or(self.topic_id(partition)?);
+            partitions = partitions.max(partition.partition.saturating_add(1));
+        }
+        Ok(Topic { id: id.unwrap_or_else(new_id), partitions, config: BTreeMap::new() })
+    }
+}
