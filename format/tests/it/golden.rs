@@ -1,6 +1,7 @@
 //! The batches of `tests/golden/batches.jsonl.gz`: what Kafka read is read, what it refused is refused, and what it
 //! wrote is written again.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 
 use bytes::BytesMut;
@@ -25,8 +26,18 @@ struct Line {
 }
 
 fn lines() -> Vec<Line> {
-    let file = include_bytes!("../golden/batches.jsonl.gz");
-    let lines: Vec<Line> = BufReader::new(MultiGzDecoder::new(&file[..]))
+    let lines = read_lines(include_bytes!("../golden/batches.jsonl.gz"));
+    assert_eq!(lines.len(), 1389);
+    lines
+}
+
+/// Every level of every codec, every combination of attributes, every kind of old message.
+fn levels() -> Vec<Line> {
+    read_lines(include_bytes!("../golden/levels.jsonl.gz"))
+}
+
+fn read_lines(file: &[u8]) -> Vec<Line> {
+    BufReader::new(MultiGzDecoder::new(file))
         .lines()
         .enumerate()
         .map(|(index, line)| {
@@ -39,9 +50,7 @@ fn lines() -> Vec<Line> {
                 describe: line["describe"].clone(),
             }
         })
-        .collect();
-    assert_eq!(lines.len(), 1389);
-    lines
+        .collect()
 }
 
 /// Lines that Kafka reads and this crate refuses, with the reason. None so far.
@@ -68,7 +77,7 @@ fn is_accident(damage: &str, class: &str) -> bool {
 #[test]
 fn what_kafka_reads_is_read_and_what_it_refuses_is_refused() {
     let mut wrong = Vec::new();
-    for line in lines() {
+    for line in lines().into_iter().chain(levels()) {
         let damage = line.damage.as_deref().unwrap_or("none");
         let got = describe(&line.bytes);
         let stricter = STRICTER.iter().any(|(number, _)| *number == line.number);
@@ -197,6 +206,8 @@ fn rebuilt_legacy(batches: &[Value], codec: Codec) -> BytesMut {
     let options = LegacyOptions {
         magic: if batches[0]["magic"] == 0 { Magic::V0 } else { Magic::V1 },
         codec,
+        timestamp_type: timestamp_type(&batches[0]),
+        log_append_time: Timestamp::from_raw(batches[0]["maxTimestamp"].as_i64().unwrap()),
         base_offset: Offset::new(batches[0]["baseOffset"].as_i64().unwrap()),
         ..LegacyOptions::default()
     };
@@ -218,8 +229,51 @@ fn content(mut batches: Value) -> Value {
 
 #[test]
 fn what_kafka_writes_is_written_again() {
+    assert_eq!(write_again(&lines()), (29, 124));
+}
+
+#[test]
+fn what_kafka_writes_at_every_level_and_with_every_attribute_is_written_again() {
+    let lines = levels();
+    assert_eq!(write_again(&lines), (11, 96));
+    // Nothing was left out.
+    for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
+        let of_codec = |line: &&Line| line.build.as_ref().unwrap()["codec"] == codec.to_string();
+        let seen: Vec<i64> = lines
+            .iter()
+            .filter(of_codec)
+            .filter_map(|line| line.build.as_ref().unwrap().get("level")?.as_i64())
+            .collect();
+        let expected: Vec<i64> = match codec {
+            Codec::Gzip => [-1].into_iter().chain(1..=9).collect(),
+            Codec::Lz4 => (1..=17).collect(),
+            _ => [-131_072, -100, -7, -3, -1].into_iter().chain(0..=22).collect(),
+        };
+        assert_eq!(seen, expected, "{codec}");
+    }
+    let kinds: BTreeSet<String> = lines
+        .iter()
+        .map(|line| &line.describe["ok"][0])
+        .map(|batch| {
+            let of = |field: &str| batch[field].to_string();
+            let horizon = !batch["deleteHorizon"].is_null();
+            format!(
+                "{} {} {} {} {horizon}",
+                of("magic"),
+                of("codec"),
+                of("timestampType"),
+                of("transactional")
+            )
+        })
+        .collect();
+    // Five codecs with three flags, four codecs under magic 0, and with either time under magic 1.
+    assert_eq!(kinds.len(), 5 * 8 + 4 + 8, "{kinds:?}");
+}
+
+/// Writes batches from their descriptions; how many came out the same byte for byte, and how many the same in content.
+fn write_again(lines: &[Line]) -> (usize, usize) {
     let (mut identical, mut equal) = (0, 0);
-    for line in lines() {
+    for line in lines {
         let Some(build) = &line.build else { continue };
         let described = &line.describe["ok"];
         let batches = described.as_array().unwrap();
@@ -257,7 +311,7 @@ fn what_kafka_writes_is_written_again() {
             equal += 1;
         }
     }
-    assert_eq!((identical, equal), (29, 124));
+    (identical, equal)
 }
 
 #[test]
