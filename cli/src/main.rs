@@ -9,6 +9,7 @@ mod error;
 mod json;
 mod read;
 mod time;
+mod topics;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ enum Command {
     Append(append::AppendArgs),
     Cat(cat::CatArgs),
     Dump(dump::DumpArgs),
+    Topics(topics::TopicsArgs),
     /// Stands in for another tool: prints what that prints, line for line
     Compat(compat::CompatArgs),
 }
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Append(args) => append::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Topics(args) => topics::run(args),
         Command::Compat(args) => return compat::run(args),
     };
     match done {

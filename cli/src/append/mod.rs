@@ -64,7 +64,8 @@ pub(crate) struct AppendArgs {
     /// uring+direct,depth=16; memory keeps nothing behind the end of the run
     #[arg(long, default_value = "std", value_name = "SPEC")]
     backend: String,
-    /// Topic configuration under Kafka's keys, such as segment.bytes=1048576; may be repeated
+    /// Configuration over the topic's own, for this run, under Kafka's keys, such as segment.bytes=1048576; may be
+    /// repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     /// Make every batch durable before the next one is taken (sets flush.messages=1)
@@ -115,7 +116,9 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     // First the input: nothing is made for a file that is not there.
     let mut input = Input::open(args.input.as_deref())?;
     let dir = LogDir::open(&data_dir, options)?;
-    let log = dir.get_or_create(&partition, None)?;
+    let config = dir.config_of(&partition.topic)?.with_pairs(pairs(args)?);
+    let config = config.map_err(|error| Error::Usage(format!("--set: {error}")))?;
+    let log = dir.get_or_create(&partition, Some(config))?;
     tell_recovery(args, &log);
     let first = log.log_end_offset();
     let mut totals = Totals::new(first);
@@ -165,17 +168,8 @@ fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
     if let Some(level) = args.level {
         args.codec.check_level(level).map_err(|error| Error::Usage(format!("--level: {error}")))?;
     }
-    let mut pairs = Vec::new();
-    for setting in &args.settings {
-        let Some(pair) = setting.split_once('=') else {
-            return Err(Error::Usage(format!("--set {setting}: expected key=value, found no =")));
-        };
-        pairs.push(pair);
-    }
-    if args.durable {
-        pairs.push(("flush.messages", "1"));
-    }
-    let config = LogConfig::from_pairs(pairs).map_err(|error| Error::Usage(format!("--set: {error}")))?;
+    // Refused before anything is made; over the topic's own configuration they count once that is known.
+    LogConfig::from_pairs(pairs(args)?).map_err(|error| Error::Usage(format!("--set: {error}")))?;
     let refused = |error| Error::Usage(format!("--backend {}: {error}", args.backend));
     let spec: BackendSpec = args.backend.parse().map_err(refused)?;
     let opened = spec.open_in(&args.dir).map_err(refused)?;
@@ -187,7 +181,25 @@ fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
     }
     let backend = opened.backend;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    Ok(LogDirOptions { config, clock, ..LogDirOptions::new(backend) })
+    Ok(LogDirOptions { clock, ..LogDirOptions::new(backend) })
+}
+
+/// What the command line sets over the topic's configuration.
+fn pairs(args: &AppendArgs) -> Result<Vec<(&str, &str)>> {
+    let mut pairs = key_values("--set", &args.settings)?;
+    if args.durable {
+        pairs.push(("flush.messages", "1"));
+    }
+    Ok(pairs)
+}
+
+/// Keys and values given as `KEY=VALUE` with `option`.
+pub(crate) fn key_values<'a>(option: &str, given: &'a [String]) -> Result<Vec<(&'a str, &'a str)>> {
+    let split = |setting: &'a String| {
+        let refused = || Error::Usage(format!("{option} {setting}: expected key=value, found no ="));
+        setting.split_once('=').ok_or_else(refused)
+    };
+    given.iter().map(split).collect()
 }
 
 /// Says what opening the log found and did, if anything.

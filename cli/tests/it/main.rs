@@ -6,3 +6,4 @@ mod dump;
 mod follow;
 mod round_trip;
 mod run;
+mod topics;

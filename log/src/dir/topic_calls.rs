@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kseg_format::{TopicPartition, Uuid};
 
 use super::{DirInner, LogDir};
+use crate::config::LogConfig;
 use crate::error::Result;
 use crate::topics::{Topic, TopicProblem, Topics, new_id, problem};
 
@@ -22,6 +23,14 @@ impl LogDir {
             }
         }
         Ok(topics)
+    }
+
+    /// The configuration of a topic's logs: its own over the directory's.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) where they do not go together.
+    pub fn config_of(&self, topic: &str) -> Result<LogConfig> {
+        self.inner.topics.lock().log_config(topic, &self.inner.options.config)
     }
 
     /// Makes a topic with `partitions` partitions, and their folders. Durable on return.
