@@ -229,7 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn format_edge_117_what_a_reader_has_to_know() {
+    fn log_edge_264_an_entry_comes_back_as_it_was_given() {
+        let given = entry(983_493, 137, 299, 200);
+        let bytes = given.encode();
+        assert_eq!((bytes[..2].to_vec(), bytes.len()), (vec![0, 0], 34));
+        assert_eq!(AbortedTransaction::decode(&bytes, 0), Ok(given));
+    }
+
+    #[test]
+    fn format_edge_117_and_log_edge_29_what_a_reader_has_to_know() {
         let all = index();
         let collect = |from: i64, upper: i64| {
             let mut found = Vec::new();

@@ -13,8 +13,8 @@ use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
-use crate::producer_state::TransactionVersion;
-use crate::producers::{Checked, aborted_entry};
+use crate::producer_state::{TransactionRequest, TransactionVersion};
+use crate::producers::Checked;
 use crate::sync::Ordering;
 
 /// What an append did.
@@ -68,7 +68,7 @@ impl Log {
     /// [`Error::RecordSetTooLarge`] above `segment.bytes`. In all these nothing is written and no offset is used.
     /// [`Error::Fenced`] after a failed write or flush; [`Error::Closed`].
     ///
-    /// Source: Kafka `UnifiedLog.appendAsLeader`, without transaction verification.
+    /// Source: Kafka `UnifiedLog.appendAsLeader`.
     pub fn append_as_leader(
         &self,
         batches: BytesMut,
@@ -78,8 +78,9 @@ impl Log {
         self.append_as_leader_in(batches, leader_epoch, origin, TransactionVersion::V0)
     }
 
-    /// As [`append_as_leader`](Log::append_as_leader), with the transaction version of the request that brought an
-    /// end-transaction marker; it decides which producer epochs such a marker may have.
+    /// As [`append_as_leader`](Log::append_as_leader), with what the request that brought the batches says of their
+    /// transactions: the version, which decides which producer epochs a marker may have, and the guard of a transaction
+    /// that was verified (see [`start_verification`](Log::start_verification)). Either alone will do.
     ///
     /// # Errors
     /// As there.
@@ -88,10 +89,10 @@ impl Log {
         batches: BytesMut,
         leader_epoch: LeaderEpoch,
         origin: Origin,
-        version: TransactionVersion,
+        request: impl Into<TransactionRequest>,
     ) -> Result<AppendInfo> {
         let size = batches.len();
-        self.inner.metered(size, self.lead(batches, leader_epoch, origin, version))
+        self.inner.metered(size, self.lead(batches, leader_epoch, origin, request.into()))
     }
 
     fn lead(
@@ -99,7 +100,7 @@ impl Log {
         mut batches: BytesMut,
         leader_epoch: LeaderEpoch,
         origin: Origin,
-        version: TransactionVersion,
+        request: TransactionRequest,
     ) -> Result<AppendInfo> {
         let log = &self.inner;
         let config = log.config();
@@ -111,7 +112,7 @@ impl Log {
             log.check_writable()?;
             let size = seen.valid_bytes;
             if origin == Origin::RaftLeader {
-                log.check_given(&seen)?;
+                log.check_given(&seen, &batches)?;
             } else {
                 let first = log.log_end();
                 let assigned = log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
@@ -123,7 +124,7 @@ impl Log {
                 seen.valid_bytes = batches.len();
             }
             let info =
-                log.append_checked(writer, deferred, batches.freeze(), seen, (origin, version), &config)?;
+                log.append_checked(writer, deferred, batches.freeze(), seen, (origin, request), &config)?;
             Ok(AppendInfo { size, ..info })
         })
     }
@@ -167,7 +168,7 @@ impl Log {
                 any_producer: false,
                 now_ms: log.clock.now_ms(),
             };
-            let origin = (Origin::Client, TransactionVersion::V0);
+            let origin = (Origin::Client, TransactionRequest::default());
             log.append_checked(writer, deferred, bytes.freeze(), seen, origin, &config)
         })
     }
@@ -197,13 +198,13 @@ impl Log {
         let batches = batches.slice(..seen.valid_bytes);
         log.locked(|writer, deferred| {
             log.check_writable()?;
-            log.check_given(&seen)?;
+            log.check_given(&seen, &batches)?;
             log.append_checked(
                 writer,
                 deferred,
                 batches,
                 seen,
-                (Origin::Replication, TransactionVersion::V0),
+                (Origin::Replication, TransactionRequest::default()),
                 &config,
             )
         })
@@ -326,10 +327,17 @@ impl Inner {
     }
 
     /// Given offsets must begin at or above the log end offset.
-    fn check_given(&self, seen: &Analysis) -> Result<()> {
+    fn check_given(&self, seen: &Analysis, batches: &[u8]) -> Result<()> {
         let log_end = self.log_end();
-        let first = seen.first_offset.unwrap_or(seen.first_batch_last);
+        let mut first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if first < log_end {
+            if seen.first_offset.is_none()
+                && let Some(Ok(batch)) = Batches::new(batches).next()
+                && let Ok(base) = batch.base_offset_deep(&mut Vec::new(), i32::MAX as usize)
+            {
+                // Whoever starts the log over at the first offset needs the true one, which is inside.
+                first = base;
+            }
             let (dir, last) = (self.dir.clone(), seen.last_offset);
             return Err(Error::UnexpectedAppendOffset { dir, first, last, log_end });
         }
@@ -404,7 +412,7 @@ impl Inner {
         deferred: &mut Deferred,
         batches: Bytes,
         seen: Analysis,
-        (origin, version): (Origin, TransactionVersion),
+        (origin, request): (Origin, TransactionRequest),
         config: &LogConfig,
     ) -> Result<AppendInfo> {
         let first = seen.first_offset.unwrap_or(seen.first_batch_last);
@@ -431,7 +439,7 @@ impl Inner {
         let active = self.roll_if_due(writer, deferred, active, &seen, batches.len(), config)?;
         let place = Place { segment: active.base_offset(), position: active.size() };
         let checked = if seen.any_producer {
-            self.check_producers(writer, &batches, origin, version, place)?
+            self.check_producers(writer, &batches, origin, request, place)?
         } else {
             Checked::Append(None)
         };
@@ -471,16 +479,12 @@ impl Inner {
             marks.refresh_high_watermark();
             (next.get().saturating_sub(marks.recovery_point.get()), marks.log_start)
         };
-        for ended in self.commit_producers(writer, update, next) {
-            if let Some(aborted) = aborted_entry(&ended) {
-                let noted = active.append_aborted(&aborted).map_err(|e| self.wrap(e));
-                if noted.is_err() {
-                    // The marker is in the log: recovery makes the entry from it.
-                    self.fenced.store(true, Ordering::Release);
-                }
-                noted?;
-            }
+        let committed = self.commit_producers(writer, &active, update, next);
+        if committed.is_err() {
+            // The marker is in the log: recovery makes the entry from it.
+            self.fenced.store(true, Ordering::Release);
         }
+        committed?;
         if !writer.producers.is_empty() {
             self.high_watermark_moved(writer);
         }

@@ -33,8 +33,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kseg_format::{
-    CleanShutdown, MetaProperties, Offset, PartitionMetadata, TopicPartition, Uuid, parse_offsets,
-    print_offsets,
+    CheckpointError, CleanShutdown, MetaProperties, Offset, PartitionMetadata, TopicPartition, Uuid,
+    parse_offsets, print_offsets,
 };
 use kseg_io_backends::{Backend, Kind};
 
@@ -95,6 +95,7 @@ pub(crate) struct DirInner {
     pub(crate) options: LogDirOptions,
     clean: bool,
     marker: CleanShutdown,
+    damaged_checkpoints: Vec<CheckpointError>,
     /// What the checkpoints said, for the logs that are not open.
     marks: Mutex<Checkpointed>,
     pub(crate) topics: Mutex<Topics>,
@@ -139,7 +140,8 @@ impl LogDir {
     ///
     /// # Errors
     /// [`Error::Locked`] where a broker, another process or this one has it open; [`Error::NotADirectory`];
-    /// [`Error::Checkpoint`] for a malformed checkpoint; [`Error::Io`].
+    /// [`Error::Io`]. A malformed checkpoint is no error: it is taken for one without entries, so that recovery begins at offset
+    /// 0 and a log at its first segment, and [`damaged_checkpoints`](Self::damaged_checkpoints) names it.
     pub fn open(path: &Path, options: LogDirOptions) -> Result<LogDir> {
         options.config.validate()?;
         let names = options.backend.names();
@@ -171,12 +173,15 @@ impl LogDir {
         let marker_path = path.join(CLEAN_MARKER);
         let marker = names.read(&marker_path, MARKER_SIZE_MAX)?;
         let clean = marker.is_some() || !has_partitions(&*options.backend, path)?;
+        let mut damaged = Vec::new();
+        let mut read = |name| read_offsets(&*options.backend, path, name, &mut damaged);
         let marks = Checkpointed {
-            recovery_points: read_offsets(&*options.backend, path, RECOVERY_POINTS)?,
-            log_starts: read_offsets(&*options.backend, path, LOG_STARTS)?,
-            high_watermarks: read_offsets(&*options.backend, path, HIGH_WATERMARKS)?,
+            recovery_points: read(RECOVERY_POINTS)?,
+            log_starts: read(LOG_STARTS)?,
+            high_watermarks: read(HIGH_WATERMARKS)?,
         };
         let dir = DirInner {
+            damaged_checkpoints: damaged,
             marks: Mutex::new(marks),
             topics: Mutex::new(Topics::read(&*options.backend, path, &options.config)?),
             health: Arc::new(Health::new(path)),
@@ -205,6 +210,11 @@ impl LogDir {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// The checkpoints that could not be read when the directory was opened, each with its file and line.
+    pub fn damaged_checkpoints(&self) -> &[CheckpointError] {
+        &self.inner.damaged_checkpoints
     }
 
     /// Whether the directory had been stopped in an orderly way, or was new.
@@ -640,10 +650,17 @@ fn has_partitions(backend: &dyn Backend, path: &Path) -> Result<bool> {
         .any(|e| e.kind == Kind::Dir && e.name.to_str().is_some_and(|name| parse_dir_name(name).is_ok())))
 }
 
-fn read_offsets(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Offsets> {
+/// A checkpoint's offsets; those of a malformed one are not known.
+fn read_offsets(
+    backend: &dyn Backend,
+    dir: &Path,
+    name: &str,
+    damaged: &mut Vec<CheckpointError>,
+) -> Result<Offsets> {
     let path = dir.join(name);
-    match backend.names().read(&path, CHECKPOINT_SIZE_MAX)? {
-        None => Ok(Offsets::new()),
-        Some(bytes) => parse_offsets(&bytes).map_err(|e| Error::Checkpoint(e.in_file(&path))),
-    }
+    let Some(bytes) = backend.names().read(&path, CHECKPOINT_SIZE_MAX)? else { return Ok(Offsets::new()) };
+    Ok(parse_offsets(&bytes).unwrap_or_else(|e| {
+        damaged.push(e.in_file(&path));
+        Offsets::new()
+    }))
 }

@@ -110,6 +110,13 @@ pub enum Error {
         /// The last offset allowed.
         log_end: Offset,
     },
+    /// Records of this log are not a client's to delete.
+    Policy {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// Why.
+        reason: PolicyReason,
+    },
     /// A roll to a base offset that is taken, or lies below the active segment.
     Roll {
         /// The partition's directory.
@@ -217,6 +224,16 @@ pub enum Error {
     },
 }
 
+/// Why a client may not delete records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyReason {
+    /// Records of a log that is only compacted go by their keys.
+    CompactOnly,
+    /// Kafka's own topics are not touched.
+    InternalTopic,
+}
+
 impl Error {
     /// Simple name of the exception that Kafka raises in this place; for errors of the storage the cause's, as
     /// `IOException`.
@@ -233,6 +250,8 @@ impl Error {
             Error::UnexpectedAppendOffset { .. } => "UnexpectedAppendOffsetException",
             Error::Producer { source, .. } => source.kafka_name(),
             Error::OffsetOutOfRange { .. } => "OffsetOutOfRangeException",
+            Error::Policy { reason: PolicyReason::CompactOnly, .. } => "PolicyViolationException",
+            Error::Policy { reason: PolicyReason::InternalTopic, .. } => "InvalidTopicException",
             Error::Roll { .. } | Error::DirName { .. } | Error::Locked { .. } => "KafkaException",
             Error::Fenced { .. } | Error::Closed { .. } | Error::Offline { .. } => "KafkaStorageException",
             Error::Replaced { .. } => "LogCleaningAbortedException",
@@ -295,6 +314,15 @@ impl fmt::Display for Error {
             Error::Producer { dir, source } => write!(f, "{}: in an append: {source}", dir.display()),
             Error::OffsetOutOfRange { dir, offset, log_start, log_end } => {
                 write!(f, "{}: offset {offset}: expected {log_start} to {log_end}", dir.display())
+            }
+            Error::Policy { dir, reason } => {
+                let why = match reason {
+                    PolicyReason::CompactOnly => {
+                        "cleanup.policy is compact: expected one with delete, or none"
+                    }
+                    PolicyReason::InternalTopic => "the topic is one of Kafka's own",
+                };
+                write!(f, "{}: records cannot be deleted by offset: {why}", dir.display())
             }
             Error::Roll { dir, base, active } => write!(
                 f,

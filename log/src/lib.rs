@@ -47,6 +47,7 @@ mod log;
 mod manager;
 mod marks;
 mod metrics;
+mod observer;
 mod open;
 mod producer_state;
 mod producers;
@@ -71,7 +72,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
 pub use dir::{LoadOptions, LoadSummary, Loaded, LogDir, LogDirOptions, ShutdownReport};
 pub use doubts::{Doubt, DoubtReason};
-pub use error::{Error, Result};
+pub use error::{Error, PolicyReason, Result};
 pub use kseg_format::{AbortedTransaction, EpochEntry, SnapshotEntry, SnapshotError, TopicPartition};
 pub use kseg_segment::{Cut, CutReason, FileRegion as Region, Finished, Replacement, TimestampedOffset};
 pub use leader_epoch::{EpochChange, EpochEnd, FileWrite, LeaderEpochCache, LeaderEpochError};
@@ -79,11 +80,12 @@ pub use log::Log;
 pub use manager::{DirStatus, LogManager};
 pub use marks::Place;
 pub use metrics::{Counts, DirMetrics, LogMetrics, Metrics};
+pub use observer::Observer;
 pub use open::{LoadReport, OpenOptions};
 pub use producer_state::{
     BatchEffect, CompletedTransaction, DiscardedSnapshot, EndMarker, ProducerBatch, ProducerEntry,
-    ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionStart,
-    TransactionVersion,
+    ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionRequest,
+    TransactionStart, TransactionVersion, VerificationGuard,
 };
 pub use read::{Fetch, Isolation};
 pub use retain::Retained;

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::health::Health;
 use crate::leader_epoch::{EpochEnd, FileWrite, LeaderEpochCache};
 use crate::marks::{Mark, Marks};
+use crate::observer::Observer;
 use crate::open::LoadReport;
 use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
@@ -61,6 +62,10 @@ pub(crate) struct Inner {
     /// Errors of work that nobody waits for.
     pub(crate) troubles: Troubles,
     pub(crate) closed: AtomicBool,
+    /// Closed without a write, as if the process had died.
+    pub(crate) abandoned: AtomicBool,
+    /// Transactions begin only with the guard of their verification.
+    pub(crate) verify_transactions: AtomicBool,
     /// Held while the epoch file is written: background work writes it too.
     pub(crate) epoch_file: Mutex<()>,
     /// A segment has been made since the directory was synced.
@@ -81,6 +86,7 @@ pub(crate) struct Writer {
     pub(crate) last_flush_ms: i64,
     /// Counts truncations that reached a sealed segment.
     pub(crate) cuts: u64,
+    pub(crate) observer: Option<Observer>,
 }
 
 /// Work for the scheduler, handed over once the log's mutex has been released.
@@ -100,7 +106,15 @@ impl Inner {
         let result = {
             let mut writer = self.writer.lock();
             self.check_health()?;
-            self.noted(f(&mut writer, &mut deferred))
+            let before = writer.observer.as_ref().map(|_| self.marks().high_watermark.offset);
+            let result = self.noted(f(&mut writer, &mut deferred));
+            if let (Some(before), Some(observer)) = (before, &writer.observer) {
+                let now = self.marks().high_watermark.offset;
+                if now != before {
+                    observer.tell(now);
+                }
+            }
+            result
         };
         for (name, delay_ms, task) in deferred.0 {
             self.scheduler.schedule(name, delay_ms, task);
@@ -315,6 +329,11 @@ impl Log {
         self.inner.config()
     }
 
+    /// The clock's time of the last flush, or of the opening, in milliseconds.
+    pub fn last_flush_ms(&self) -> i64 {
+        self.inner.writer.lock().last_flush_ms
+    }
+
     /// Puts a new configuration in force: roll checks, retention and flushes go by it at once, index sizes and
     /// intervals from the next segment on.
     ///
@@ -330,10 +349,18 @@ impl Log {
     ///
     /// Source: Kafka `UnifiedLog.updateHighWatermark`; unlike there, a later lookup never moves it.
     pub fn update_high_watermark(&self, offset: Offset) -> Offset {
-        let mut writer = self.inner.writer.lock();
-        let set = self.inner.marks.write().set_high_watermark(offset);
-        self.inner.high_watermark_moved(&mut writer);
-        set
+        let set = self.inner.locked(|writer, _| {
+            let set = self.inner.marks.write().set_high_watermark(offset);
+            self.inner.high_watermark_moved(writer);
+            Ok(set)
+        });
+        // Refused where the directory is out of service: the mark stays where it is.
+        set.unwrap_or_else(|_| self.high_watermark())
+    }
+
+    /// Puts `observer` in the place of the one that is told of the high watermark; it is told from the next change on.
+    pub fn observe(&self, observer: Option<Observer>) {
+        self.inner.writer.lock().observer = observer;
     }
 
     /// Raises the log start offset: what lies below can no longer be read, and segments wholly below go with the next
@@ -385,13 +412,26 @@ impl Log {
     /// synced. A second close does nothing.
     ///
     /// # Errors
-    /// The first error; all files are closed all the same.
+    /// The first error; all files are closed all the same. [`Error::Closed`] for a log that was abandoned. [`Error::Fenced`] after a failed write or flush: nothing is
+    /// written then.
     ///
     /// Source: Kafka `UnifiedLog.close`.
     pub fn close(&self) -> Result<()> {
         self.inner.locked(|writer, _| {
+            if self.inner.abandoned.load(Ordering::Acquire) {
+                return Err(Error::Closed { dir: self.inner.dir.clone() });
+            }
             if self.inner.closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
+            }
+            writer.observer = None;
+            if self.inner.fenced.load(Ordering::Acquire) {
+                // What the files hold is not what this value knows: only recovery makes them agree, so nothing is written.
+                for segment in self.inner.segments().as_slice() {
+                    segment.abandon();
+                }
+                *self.inner.lock.lock() = None;
+                return Err(Error::Fenced { dir: self.inner.dir.clone() });
             }
             let mut first = self.inner.take_snapshot(writer, true);
             for segment in self.inner.segments().as_slice() {
@@ -406,7 +446,9 @@ impl Log {
     /// Lets go of all files without a write, as if the process had died.
     pub fn abandon(&self) {
         let _guard = self.inner.writer.lock();
-        self.inner.closed.store(true, Ordering::Release);
+        if !self.inner.closed.swap(true, Ordering::AcqRel) {
+            self.inner.abandoned.store(true, Ordering::Release);
+        }
         for segment in self.inner.segments().as_slice() {
             segment.abandon();
         }
@@ -427,6 +469,21 @@ impl Inner {
             return Err(e);
         }
         Ok(())
+    }
+
+    /// Looks for idle producers every so often, until the log is closed or dropped.
+    pub(crate) fn expire_producers_every(self: &Arc<Self>, interval_ms: u64) {
+        let log = Arc::downgrade(self);
+        let task = move || {
+            let Some(log) = log.upgrade() else { return };
+            if log.closed.load(Ordering::Acquire) {
+                return;
+            }
+            log.expire_producers();
+            log.expire_producers_every(interval_ms);
+        };
+        // A scheduler by hand runs what has no delay at once: that would never end.
+        self.scheduler.schedule("expire-producers", interval_ms.max(1), Box::new(task));
     }
 
     /// Writes the epoch file in the background: the file may name epochs that are gone, never miss one.

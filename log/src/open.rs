@@ -9,10 +9,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{AbortedError, Magic, Offset, parse_epochs};
+use kseg_format::{Magic, Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::{
-    Cut, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name, keep_aside, parse_file_name,
+    BatchReader, Cut, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name, keep_aside,
+    parse_file_name,
 };
 
 use crate::cleaning::{SwapList, parse_list_name};
@@ -24,7 +25,8 @@ use crate::health::Health;
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
 use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
 use crate::marks::{Mark, Marks, Place};
-use crate::producers::{EXPIRATION_MS, aborted_entry, no_producers, observe};
+use crate::observer::Observer;
+use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, aborted_entry, no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
 use crate::sync::{AtomicBool, Mutex, RwLock};
@@ -52,6 +54,14 @@ pub struct OpenOptions {
     pub scheduler: Arc<dyn Scheduler>,
     /// How long an idle producer is remembered, in milliseconds (`producer.id.expiration.ms`). Default: 86400000, a day.
     pub producer_expiration_ms: i64,
+    /// How often idle producers are looked for, in milliseconds (`producer.id.expiration.check.interval.ms`).
+    /// Default: 600000.
+    pub producer_expiration_check_ms: u64,
+    /// Whether a client's transaction may begin only once it has been verified
+    /// (`transaction.partition.verification.enable`). Default: no, since that takes somebody who verifies; a broker does.
+    pub verify_transactions: bool,
+    /// Told of the high watermark when the log is open and whenever it has changed since. Default: nobody.
+    pub observer: Option<Observer>,
 }
 
 impl OpenOptions {
@@ -66,6 +76,9 @@ impl OpenOptions {
             clock: Arc::new(SystemClock),
             scheduler: ManualScheduler::new(Arc::new(ManualClock::new(0))),
             producer_expiration_ms: EXPIRATION_MS,
+            producer_expiration_check_ms: EXPIRATION_CHECK_MS,
+            verify_transactions: false,
+            observer: None,
         }
     }
 }
@@ -87,6 +100,8 @@ pub struct LoadReport {
     pub split: Vec<Offset>,
     /// Segments whose index files were missing and have been rebuilt.
     pub rebuilt: Vec<Offset>,
+    /// Segments whose transaction index could not be theirs, and has been made anew from the markers.
+    pub aborted_rebuilt: Vec<Offset>,
     /// Files whose names are none of a log's; they are left alone.
     pub unknown: Vec<PathBuf>,
     /// Batches that contradict their producers' state, markers and snapshots that cannot be read, ascending by offset: the
@@ -107,6 +122,7 @@ impl LoadReport {
             && self.set_aside.is_empty()
             && self.unknown.is_empty()
             && self.split.is_empty()
+            && self.aborted_rebuilt.is_empty()
             && self.doubts.is_empty()
             && !self.emptied
             && self.missing_up_to.is_none()
@@ -121,6 +137,9 @@ impl fmt::Display for LoadReport {
         }
         for path in &self.set_aside {
             writeln!(f, "{}: a segment behind a cut, kept aside", path.display())?;
+        }
+        for base in &self.aborted_rebuilt {
+            writeln!(f, "segment {base}: its transaction index was not its own, and has been made anew")?;
         }
         for path in &self.unknown {
             writeln!(f, "{}: not a file of a log, left alone", path.display())?;
@@ -207,9 +226,12 @@ impl Log {
                 producers: no_producers(options.producer_expiration_ms),
                 last_flush_ms: 0,
                 cuts: 0,
+                observer: None,
             }),
             fenced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            verify_transactions: AtomicBool::new(options.verify_transactions),
             epoch_file: Mutex::new(()),
             new_files: AtomicBool::new(true),
             health,
@@ -224,7 +246,6 @@ impl Log {
                 recovery_point: options.recovery_point,
                 report: &mut report,
                 doubts: Doubts::default(),
-                foreign_aborts: Vec::new(),
                 present: BTreeSet::new(),
             };
             let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
@@ -235,8 +256,14 @@ impl Log {
                     segment.abandon();
                 }
             }
-            loaded
+            loaded?;
+            if let Some(observer) = options.observer {
+                observer.tell(inner.marks().high_watermark.offset);
+                writer.observer = Some(observer);
+            }
+            Ok(())
         })?;
+        inner.expire_producers_every(options.producer_expiration_check_ms);
         Ok(Log { inner, report })
     }
 }
@@ -261,8 +288,6 @@ struct Loading<'l> {
     recovery_point: Offset,
     report: &'l mut LoadReport,
     doubts: Doubts,
-    /// Segments whose transaction index cannot be theirs.
-    foreign_aborts: Vec<Offset>,
     /// The files of segments, as they were listed last.
     present: BTreeSet<(Offset, FileKind)>,
 }
@@ -272,15 +297,12 @@ impl Loading<'_> {
         self.log.dir.join(name)
     }
 
-    /// The regular files of the directory, taken apart; names that are none of ours are noted once.
+    /// The regular files of the directory, taken apart; names that are none of ours, and folders, are noted once.
     fn files(&mut self) -> Result<Vec<(String, FileName, u64)>> {
         let mut files = Vec::new();
         let mut unknown = Vec::new();
         for entry in self.log.backend.names().list(&self.log.dir)? {
-            if entry.kind != Kind::File {
-                continue;
-            }
-            let Some(name) = entry.name.to_str() else {
+            let Some(name) = entry.name.to_str().filter(|_| entry.kind == Kind::File) else {
                 unknown.push(self.log.dir.join(&entry.name));
                 continue;
             };
@@ -454,6 +476,9 @@ impl Loading<'_> {
             (_, Some(end)) => end,
             (_, None) => active.next_offset().map_err(|e| log.wrap(e))?,
         };
+        if kind != DirKind::Deleted {
+            self.check_aborted(log_end)?;
+        }
         let first = log.segments().as_slice().first().map_or(Offset::ZERO, |s| s.base_offset());
         let log_start = self.log_start.max(first);
         if kind != DirKind::Deleted && log_end < self.recovery_point && !self.report.emptied {
@@ -537,22 +562,12 @@ impl Loading<'_> {
         !self.clean && base >= self.first_unflushed(segments)
     }
 
-    /// Makes the index files that are missing, and looks at transaction indexes, but for those that recovery makes anyway.
+    /// Makes the index files that are missing, but for those that recovery makes anyway.
     fn rebuild_missing(&mut self) -> Result<()> {
         let segments = self.log.segments();
         for segment in segments.as_slice() {
             let base = segment.base_offset();
             let to_recover = self.is_to_recover(&segments, base);
-            if !to_recover && self.present.contains(&(base, FileKind::TxnIndex)) {
-                match segment.check_aborted() {
-                    Err(kseg_segment::Error::Aborted { source: AbortedError::BelowBase { .. }, .. }) => {
-                        self.foreign_aborts.push(base);
-                    }
-                    // An entry of a later version is reported to who reads it.
-                    Err(kseg_segment::Error::Aborted { .. }) | Ok(()) => {}
-                    Err(error) => return Err(self.log.wrap(error)),
-                }
-            }
             if self.lacks_index(base) && segment.size() > 0 && !to_recover {
                 segment.rebuild_indexes().map_err(|e| self.log.wrap(e))?;
                 self.report.rebuilt.push(base);
@@ -595,7 +610,6 @@ impl Loading<'_> {
     /// Phase 5. Returns the log end offset; `None` where there is no segment.
     fn recover(&mut self, writer: &mut Writer, deferred: &mut Deferred) -> Result<Option<Offset>> {
         let log = self.log;
-        self.rebuild_foreign_aborts(writer)?;
         let segments = log.segments();
         let mut end = None;
         if self.clean {
@@ -637,21 +651,49 @@ impl Loading<'_> {
         Ok(end)
     }
 
-    /// A transaction index that cannot be its segment's is rebuilt with all else that comes from the batches.
-    fn rebuild_foreign_aborts(&mut self, writer: &mut Writer) -> Result<()> {
-        let all = self.log.segments();
-        for (n, segment) in all.as_slice().iter().enumerate() {
-            if !self.foreign_aborts.contains(&segment.base_offset()) {
+    /// A transaction index that cannot be its segment's is made anew: a reader that goes by it is given aborted records as
+    /// good ones. Those of segments that were recovered have just been made.
+    fn check_aborted(&mut self, log_end: Offset) -> Result<()> {
+        let log = self.log;
+        let segments = log.segments();
+        for (n, segment) in segments.as_slice().iter().enumerate() {
+            let base = segment.base_offset();
+            if !self.present.contains(&(base, FileKind::TxnIndex)) || self.report.recovered.contains(&base) {
                 continue;
             }
-            let (_, cut) = self.recover_segment(writer, segment, &all.as_slice()[n + 1..])?;
-            self.report.recovered.push(segment.base_offset());
-            if let Some(cut) = cut {
-                self.report.cuts.push(cut);
-                break;
+            let end = segments.as_slice().get(n + 1).map_or(log_end, |next| next.base_offset());
+            if segment.aborted_are_sound(end).map_err(|e| log.wrap(e))? {
+                continue;
             }
+            self.rebuild_aborted(segment)?;
+            self.report.aborted_rebuilt.push(base);
         }
         Ok(())
+    }
+
+    /// Makes a segment's transaction index from its markers and the producers that were known when it began.
+    fn rebuild_aborted(&mut self, segment: &Segment) -> Result<()> {
+        let log = self.log;
+        let base = segment.base_offset();
+        segment.forget_aborted().map_err(|e| log.wrap(e))?;
+        let mut state = log.producers_at(self.log_start, base, &mut self.doubts)?;
+        let all = segment.read(base, usize::MAX, Some(segment.size()), true).map_err(|e| log.wrap(e))?;
+        let Some(all) = all else { return Ok(()) };
+        let mut walk = BatchReader::new(&**all.region.file(), 0, segment.size());
+        loop {
+            let (position, batch) = match walk.next() {
+                Ok(Some(next)) => next,
+                // What cannot be read is reported when it is read.
+                Ok(None) | Err(kseg_segment::Error::Corrupt { .. }) => return Ok(()),
+                Err(e) => return Err(log.wrap(e)),
+            };
+            // Doubts about a batch are noted when the producers are rebuilt.
+            for ended in observe(&mut state, &batch, Place { segment: base, position }).unwrap_or_default() {
+                if let Some(aborted) = aborted_entry(&ended) {
+                    segment.append_aborted(&aborted).map_err(|e| log.wrap(e))?;
+                }
+            }
+        }
     }
 
     /// Checks one segment, with the leader epochs and producers of its batches. Where it is damaged the segments behind it
@@ -664,7 +706,13 @@ impl Loading<'_> {
     ) -> Result<(Offset, Option<Cut>)> {
         let log = self.log;
         writer.producers = log.list_producers()?;
-        log.rebuild_producers(writer, self.log_start, segment.base_offset(), false, &mut self.doubts)?;
+        let base = segment.base_offset();
+        let mut known = log.segments();
+        if !self.present.contains(&(base, FileKind::OffsetIndex)) {
+            // Kafka finds it while it opens the segments one by one: none from this one on is known to it yet.
+            known = Arc::new(known.without(|s| s.base_offset() >= base));
+        }
+        log.rebuild_producers_over(&known, writer, self.log_start, base, false, &mut self.doubts)?;
         let producers = &mut writer.producers;
         let mut epochs_changed = false;
         let mut noted = Ok(());

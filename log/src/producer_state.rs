@@ -19,6 +19,7 @@ mod entry;
 mod error;
 mod snapshots;
 mod update;
+mod verification;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,6 +29,8 @@ pub use entry::{ProducerBatch, ProducerEntry};
 pub use error::ProducerStateError;
 pub use snapshots::{DiscardedSnapshot, SnapshotStore};
 pub use update::{BatchEffect, EndMarker, ProducerUpdate, TransactionVersion};
+use verification::Verification;
+pub use verification::{TransactionRequest, VerificationGuard};
 
 /// How much longer than the longest timeout a transaction may be open before it is late.
 const LATE_TRANSACTION_BUFFER_MS: i64 = 5 * 60 * 1000;
@@ -69,6 +72,7 @@ pub struct CompletedTransaction {
 #[derive(Debug)]
 pub struct ProducerState {
     producers: HashMap<ProducerId, ProducerEntry>,
+    verifications: HashMap<ProducerId, Verification>,
     ongoing: BTreeMap<Offset, TransactionStart>,
     /// Decided transactions with the offset of their marker.
     completed: BTreeMap<Offset, (TransactionStart, Offset)>,
@@ -87,6 +91,7 @@ impl ProducerState {
     pub fn new(expiration_ms: i64, transaction_timeout_ms_max: i64) -> ProducerState {
         ProducerState {
             producers: HashMap::new(),
+            verifications: HashMap::new(),
             ongoing: BTreeMap::new(),
             completed: BTreeMap::new(),
             map_end: Offset::ZERO,
@@ -120,6 +125,9 @@ impl ProducerState {
     pub fn commit(&mut self, update: ProducerUpdate) -> Vec<CompletedTransaction> {
         let (copies, completed) = update.into_parts();
         for copy in copies {
+            if copy.settles_verification {
+                self.verifications.remove(&copy.entry.id());
+            }
             for start in copy.started {
                 self.ongoing.insert(start.offset, start);
             }
@@ -185,11 +193,13 @@ impl ProducerState {
         last > 0 && now_ms.wrapping_sub(last) > limit
     }
 
-    /// Forgets producers that have been idle too long and have no transaction open. Returns how many.
+    /// Forgets producers that have been idle too long and have no transaction open, and verifications begun as long ago.
+    /// Returns how many producers went.
     pub fn expire(&mut self, now_ms: i64) -> usize {
         let before = self.producers.len();
         let expiration_ms = self.expiration_ms;
         self.producers.retain(|_, entry| !entry.is_expired(now_ms, expiration_ms));
+        self.verifications.retain(|_, verification| !verification.is_expired(now_ms, expiration_ms));
         before - self.producers.len()
     }
 

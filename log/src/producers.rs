@@ -3,22 +3,27 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kseg_format::{AbortedTransaction, Batch, BatchHeader, Batches, Offset, Origin};
+use kseg_format::{
+    AbortedTransaction, Batch, BatchHeader, Batches, Offset, Origin, ProducerEpoch, ProducerId, Sequence,
+};
 use kseg_io_backends::{Backend, IoError, Kind};
 use kseg_segment::{BatchReader, FileKind, Segment, Suffix, file_name, parse_file_name};
 
 use crate::doubts::{DoubtReason, Doubts};
 use crate::error::{Error, Result};
-use crate::log::{Inner, Writer};
+use crate::log::{Inner, Log, Writer, random};
 use crate::marks::{Mark, Place};
 use crate::producer_state::{
     BatchEffect, CompletedTransaction, EndMarker, ProducerBatch, ProducerState, ProducerUpdate,
-    SegmentPosition, SnapshotStore, TransactionVersion,
+    SegmentPosition, SnapshotStore, TransactionRequest, TransactionVersion, VerificationGuard,
 };
+use crate::segments::Segments;
+use crate::sync::Ordering;
 
-/// How long an idle producer is remembered, and the longest timeout of a transaction: Kafka's defaults
-/// (`producer.id.expiration.ms`, `transaction.max.timeout.ms`).
+/// How long an idle producer is remembered, how often idle ones are looked for, and the longest timeout of a transaction: Kafka's defaults
+/// (`producer.id.expiration.ms`, `producer.id.expiration.check.interval.ms`, `transaction.max.timeout.ms`).
 pub(crate) const EXPIRATION_MS: i64 = 86_400_000;
+pub(crate) const EXPIRATION_CHECK_MS: u64 = 600_000;
 const TRANSACTION_TIMEOUT_MS_MAX: i64 = 900_000;
 
 /// Snapshots are 46 bytes a producer; a longer file is none.
@@ -78,6 +83,33 @@ impl SnapshotStore for Snapshots<'_> {
         }
         self.backend.names().rename(&from, &self.path(offset, Suffix::Deleted))?;
         Ok(true)
+    }
+}
+
+/// The same files, none of which is changed: what is deleted or written is only forgotten or remembered by who asks for it.
+struct ReadOnly<'l>(Snapshots<'l>);
+
+impl SnapshotStore for ReadOnly<'_> {
+    type Error = IoError;
+
+    fn list(&mut self) -> Result<Vec<Offset>, IoError> {
+        self.0.list()
+    }
+
+    fn read(&mut self, offset: Offset) -> Result<Vec<u8>, IoError> {
+        self.0.read(offset)
+    }
+
+    fn write(&mut self, _: Offset, _: &[u8], _: bool) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    fn delete(&mut self, _: Offset) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    fn mark_deleted(&mut self, _: Offset) -> Result<bool, IoError> {
+        Ok(false)
     }
 }
 
@@ -143,6 +175,43 @@ fn position(place: Place) -> Option<SegmentPosition> {
     Some(SegmentPosition { segment_base: place.segment, position: u32::try_from(place.position).ok()? })
 }
 
+impl Log {
+    /// Begins the verification of a producer's next transaction, or goes on with the one under way. The caller then asks the
+    /// transaction coordinator, and appends the transaction's first batch, whose first sequence is `sequence`, with the
+    /// guard. `None` where there is nothing to verify: the producer has a transaction open in this epoch.
+    ///
+    /// Without verification ([`verify_transactions`](Log::verify_transactions)) guards are given out and dropped just the
+    /// same, and nothing asks for them.
+    ///
+    /// # Errors
+    /// [`Error::Producer`] for an epoch below the one known.
+    ///
+    /// Source: Kafka `UnifiedLog.maybeStartTransactionVerification`.
+    pub fn start_verification(
+        &self,
+        producer: ProducerId,
+        epoch: ProducerEpoch,
+        sequence: Sequence,
+        version: TransactionVersion,
+    ) -> Result<Option<VerificationGuard>> {
+        let log = &self.inner;
+        let (fresh, now_ms) = (VerificationGuard::new(random()), log.clock.now_ms());
+        let mut writer = log.writer.lock();
+        let guard = writer.producers.start_verification(producer, (epoch, sequence), version, fresh, now_ms);
+        guard.map_err(|source| Error::Producer { dir: log.dir.clone(), source })
+    }
+
+    /// The guard that is kept for a producer: of a verification that no batch or marker has ended yet.
+    pub fn verification_guard(&self, producer: ProducerId) -> Option<VerificationGuard> {
+        self.inner.writer.lock().producers.verification_guard(producer)
+    }
+
+    /// Whether a client's transaction may begin only with the guard of its verification, from the next append on.
+    pub fn verify_transactions(&self, on: bool) {
+        self.inner.verify_transactions.store(on, Ordering::Relaxed);
+    }
+}
+
 impl Inner {
     /// Checks the producers of an append, of which the first byte will lie at `place`.
     pub(crate) fn check_producers(
@@ -150,11 +219,15 @@ impl Inner {
         writer: &Writer,
         batches: &[u8],
         origin: Origin,
-        version: TransactionVersion,
+        request: TransactionRequest,
         place: Place,
     ) -> Result<Checked> {
-        let version = (origin != Origin::Replication).then_some(version);
+        let version = (origin != Origin::Replication).then_some(request.version);
         let mut update = ProducerUpdate::new(origin, version);
+        // Whoever switches it off or on does so for the appends that follow: Relaxed.
+        if self.verify_transactions.load(Ordering::Relaxed) {
+            update = update.verified_by(request.guard);
+        }
         let mut walk = Batches::new(batches);
         loop {
             let at = walk.position();
@@ -176,26 +249,26 @@ impl Inner {
         Ok(Checked::Append(Some(update)))
     }
 
-    /// Takes over an append that has been written; returns the transactions that it ended, with the last stable offset
-    /// at that moment.
+    /// Takes over an append that has been written to `active` up to offset `next`. A transaction that it aborts counts as
+    /// ended once it is in the transaction index: without that entry no reader would be told to pass its records over.
     pub(crate) fn commit_producers(
         &self,
         writer: &mut Writer,
+        active: &Segment,
         update: Option<ProducerUpdate>,
         next: Offset,
-    ) -> Vec<(CompletedTransaction, Offset)> {
+    ) -> Result<()> {
         let state = &mut writer.producers;
-        let mut ended = Vec::new();
-        if let Some(update) = update {
-            for completed in state.commit(update) {
-                let stable = state.last_stable_offset(&completed);
-                // A transaction that the state lost to a damaged snapshot has no entry to complete.
-                let _ = state.complete(&completed);
-                ended.push((completed, stable));
+        for completed in update.map(|update| state.commit(update)).unwrap_or_default() {
+            let stable = state.last_stable_offset(&completed);
+            if let Some(aborted) = aborted_entry(&(completed, stable)) {
+                active.append_aborted(&aborted).map_err(|e| self.wrap(e))?;
             }
+            // A transaction that the state lost to a damaged snapshot has no entry to complete.
+            let _ = state.complete(&completed);
         }
         state.set_map_end(next);
-        ended
+        Ok(())
     }
 
     pub(crate) fn snapshots(&self) -> Snapshots<'_> {
@@ -238,9 +311,21 @@ impl Inner {
         clean: bool,
         doubts: &mut Doubts,
     ) -> Result<()> {
-        let segments = self.segments();
-        let list = segments.as_slice();
-        let last_two: Vec<Offset> = list
+        self.rebuild_producers_over(&self.segments(), writer, log_start, end, clean, doubts)
+    }
+
+    /// As [`rebuild_producers`](Self::rebuild_producers), for the segments that are known by then.
+    pub(crate) fn rebuild_producers_over(
+        &self,
+        segments: &Segments,
+        writer: &mut Writer,
+        log_start: Offset,
+        end: Offset,
+        clean: bool,
+        doubts: &mut Doubts,
+    ) -> Result<()> {
+        let last_two: Vec<Offset> = segments
+            .as_slice()
             .iter()
             .rev()
             .take(2)
@@ -273,7 +358,7 @@ impl Inner {
                 if last_two.contains(&segment.base_offset()) {
                     self.take_snapshot(writer, true)?;
                 }
-                self.scan_producers(writer, segment, start, end, doubts)?;
+                self.scan_producers(&mut writer.producers, segment, start, end, doubts)?;
             }
         }
         writer.producers.set_map_end(end);
@@ -295,10 +380,29 @@ impl Inner {
         Ok(())
     }
 
+    /// The producers as they were at offset `end`, from the newest usable snapshot and the batches behind it. Changes no file.
+    pub(crate) fn producers_at(
+        &self,
+        log_start: Offset,
+        end: Offset,
+        doubts: &mut Doubts,
+    ) -> Result<ProducerState> {
+        let mut store = ReadOnly(self.snapshots());
+        let mut state = no_producers(self.producer_expiration_ms);
+        state.list_snapshots(&mut store)?;
+        // A damaged snapshot is reported by whoever removes it.
+        let _ = state.truncate_and_reload(&mut store, log_start, end, self.clock.now_ms())?;
+        for segment in self.segments().range(state.map_end(), end.max(state.map_end()))? {
+            let start = segment.base_offset().max(state.map_end()).max(log_start);
+            self.scan_producers(&mut state, segment, start, end, doubts)?;
+        }
+        Ok(state)
+    }
+
     /// Adds the batches of one segment from `start` to `end`, as one append.
     fn scan_producers(
         &self,
-        writer: &mut Writer,
+        state: &mut ProducerState,
         segment: &Segment,
         start: Offset,
         end: Offset,
@@ -320,7 +424,7 @@ impl Inner {
             let place = Place { segment: segment.base_offset(), position: position_in_file };
             let added = marker_of(&batch).map_err(DoubtReason::Marker).and_then(|marker| {
                 update
-                    .append_batch(&writer.producers, &header, marker.as_ref(), position(place))
+                    .append_batch(state, &header, marker.as_ref(), position(place))
                     .map_err(DoubtReason::Producer)
             });
             // A batch that contradicts the state is in the log all the same.
@@ -329,8 +433,8 @@ impl Inner {
                 doubts.add(segment.path(), Some(position_in_file), offset, reason);
             }
         }
-        for completed in writer.producers.commit(update) {
-            let _ = writer.producers.complete(&completed);
+        for completed in state.commit(update) {
+            let _ = state.complete(&completed);
         }
         Ok(())
     }

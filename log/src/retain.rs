@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kseg_format::Offset;
 use kseg_segment::Segment;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, PolicyReason, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::retention::{HeldBack, Limit, SegmentFacts, decide};
 
@@ -56,6 +56,38 @@ impl Log {
                 )?;
             }
             Ok(done)
+        })
+    }
+
+    /// Deletes the records below `offset` for a client, or with `None` all below the high watermark. Returns the log start
+    /// offset, below which nothing can be read from now on; the space is freed by later passes of retention, segment by
+    /// segment.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOutOfRange`] for a negative offset or one above the high watermark; [`Error::Policy`] where
+    /// `cleanup.policy` has `compact` and not `delete`, or the topic is one of Kafka's own.
+    ///
+    /// Source: Kafka `Partition.deleteRecordsOnLeader`, `ReplicaManager.deleteRecordsOnLocalLog`.
+    pub fn delete_records_before(&self, offset: Option<Offset>) -> Result<Offset> {
+        let log = &self.inner;
+        let policy = log.config().cleanup_policy;
+        let reason = if log.partition.is_internal() {
+            Some(PolicyReason::InternalTopic)
+        } else {
+            (policy.compact && !policy.delete).then_some(PolicyReason::CompactOnly)
+        };
+        if let Some(reason) = reason {
+            return Err(Error::Policy { dir: log.dir.clone(), reason });
+        }
+        log.locked(|writer, deferred| {
+            let marks = log.marks();
+            let high_watermark = marks.high_watermark.offset;
+            let offset = offset.unwrap_or(high_watermark);
+            if offset < Offset::ZERO {
+                return Err(log.out_of_range(offset, marks.log_start, high_watermark));
+            }
+            log.increment_log_start(writer, deferred, offset)?;
+            Ok(log.marks().log_start)
         })
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kseg_format::Offset;
+use kseg_io_backends::Verdict;
 use kseg_segment::{FileKind, Suffix, file_name};
 
 use crate::error::{Error, Result};
@@ -68,7 +69,11 @@ impl Inner {
             return Err(Error::Roll { dir: self.dir.clone(), base, active: active.base_offset() });
         } else {
             for kind in FileKind::OF_SEGMENT {
-                self.backend.names().remove(&self.dir.join(file_name(base, kind, Suffix::None)))?;
+                let path = self.dir.join(file_name(base, kind, Suffix::None));
+                if self.backend.names().remove(&path)? {
+                    let why = "a file of the new segment's name was there, and has been removed";
+                    self.troubles.note("roll", Err::<(), _>(format!("{}: {why}", path.display())));
+                }
             }
             active.seal().map_err(|e| self.wrap(e))?;
             self.new_segment(base)?
@@ -149,7 +154,11 @@ impl Inner {
             new |= segment.base_offset() >= recovery_point;
         }
         if new {
-            let synced = self.backend.names().sync_dir(&self.dir).map_err(Error::from);
+            let synced = match self.backend.names().sync_dir(&self.dir) {
+                // It has been renamed or removed, and the log in it is about to go.
+                Err(e) if e.verdict() == Verdict::Absent => Ok(()),
+                synced => synced.map_err(Error::from),
+            };
             if synced.is_err() {
                 self.new_files.store(true, Ordering::Release);
             }

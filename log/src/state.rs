@@ -4,7 +4,7 @@ use kseg_format::{AbortedTransaction, EpochEntry, Offset, ProducerId, Timestamp}
 use kseg_index::{OffsetPosition, TimestampOffset};
 
 use crate::error::Result;
-use crate::log::Log;
+use crate::log::{Inner, Log};
 use crate::producer_state::ProducerBatch;
 use crate::trouble::Trouble;
 
@@ -123,12 +123,10 @@ impl Log {
         })
     }
 
-    /// Forgets producers that have been idle too long. Returns how many are left.
+    /// Forgets producers that have been idle too long, and verifications begun as long ago. Returns how many producers are
+    /// left. The scheduler does it too, every `producer_expiration_check_ms`.
     pub fn expire_producers(&self) -> usize {
-        let now_ms = self.inner.clock.now_ms();
-        let mut writer = self.inner.writer.lock();
-        writer.producers.expire(now_ms);
-        writer.producers.producers().len()
+        self.inner.expire_producers()
     }
 
     /// Writes a producer snapshot at the log end offset, unless there is one.
@@ -137,5 +135,14 @@ impl Log {
     /// [`Error::Io`](crate::Error::Io).
     pub fn take_producer_snapshot(&self) -> Result<()> {
         self.inner.locked(|writer, _| self.inner.take_snapshot(writer, true))
+    }
+}
+
+impl Inner {
+    pub(crate) fn expire_producers(&self) -> usize {
+        let now_ms = self.clock.now_ms();
+        let mut writer = self.writer.lock();
+        writer.producers.expire(now_ms);
+        writer.producers.producers().len()
     }
 }

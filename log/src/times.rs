@@ -15,6 +15,12 @@ pub enum TimestampQuery {
     Latest,
     /// The log start offset.
     Earliest,
+    /// The first offset whose records are in this log's own files: nothing is tiered here, so the log start offset.
+    EarliestLocal,
+    /// The last offset that a remote tier has: there is none.
+    LatestTiered,
+    /// The first offset that waits to be copied to a remote tier: there is none.
+    EarliestPendingUpload,
     /// The first record with the largest timestamp of all.
     Max,
 }
@@ -24,8 +30,10 @@ impl Log {
     ///
     /// For [`TimestampQuery::At`] the first segment is searched whose largest timestamp (where it has none, the time its
     /// file was last changed) reaches the one asked for, and only that one. [`TimestampQuery::Max`] may answer with an
-    /// offset below the log start offset while its segment is still there. [`TimestampQuery::Latest`] and
-    /// [`TimestampQuery::Earliest`] answer without a timestamp.
+    /// offset below the log start offset while its segment is still there. [`TimestampQuery::Latest`],
+    /// [`TimestampQuery::Earliest`] and [`TimestampQuery::EarliestLocal`] answer without a timestamp; to
+    /// [`TimestampQuery::LatestTiered`] and [`TimestampQuery::EarliestPendingUpload`] there is no answer (Kafka's protocol
+    /// says -1 then, for offset, timestamp and epoch).
     ///
     /// # Errors
     /// [`Error::Segment`](crate::Error::Segment) where an index or a batch cannot be read.
@@ -41,10 +49,11 @@ impl Log {
             TimestampQuery::Latest => {
                 named(marks.log_end.offset, log.epochs.read().latest().map(|e| e.epoch))
             }
-            TimestampQuery::Earliest => {
+            TimestampQuery::Earliest | TimestampQuery::EarliestLocal => {
                 let earliest = log.epochs.read().earliest().filter(|e| e.start_offset <= marks.log_start);
                 named(marks.log_start, earliest.map(|e| e.epoch))
             }
+            TimestampQuery::LatestTiered | TimestampQuery::EarliestPendingUpload => Ok(None),
             TimestampQuery::Max => log.noted(self.largest_timestamp()),
             TimestampQuery::At(timestamp) => log.noted(self.at(timestamp, marks.log_start)),
         }

@@ -13,7 +13,8 @@ use crate::sync::Mutex;
 #[non_exhaustive]
 pub struct Trouble {
     /// What was done: `flush-log`, `delete-file`, `delete-producer-snapshot` or `leader-epoch-cache-flush`, as Kafka names
-    /// its tasks; `rebuild-producers` where a truncation found a batch that contradicts its producer's state.
+    /// its tasks; `roll` where a file of the new segment's name was in the way;
+    /// `rebuild-producers` where a truncation found a batch that contradicts its producer's state.
     pub task: &'static str,
     /// The clock's time, in milliseconds.
     pub at_ms: i64,

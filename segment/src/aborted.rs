@@ -68,6 +68,39 @@ impl Segment {
         AbortedTransaction::check_all(&bytes, self.base).map_err(|source| Error::Aborted { path, source })
     }
 
+    /// Whether the transaction index can be of this segment, which ends before `end`: entries of a known version, by ascending
+    /// markers within the segment, each behind its transaction's first offset. One that is not is to be made anew from the
+    /// markers.
+    ///
+    /// Reads the index and nothing else; a missing one is taken for one without entries, since most segments have none.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    ///
+    /// Source: Kafka `TransactionIndex.sanityCheck`, which looks for offsets below the base alone.
+    pub fn aborted_are_sound(&self, end: Offset) -> Result<bool> {
+        let entries = match self.check_aborted().and_then(|()| self.aborted()) {
+            Ok(entries) => entries,
+            Err(Error::Aborted { .. }) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let mut after = None;
+        Ok(entries.iter().all(|entry| {
+            let last = entry.last_offset;
+            let fits = (self.base..end).contains(&last) && entry.first_offset <= last && Some(last) > after;
+            after = Some(last);
+            fits
+        }))
+    }
+
+    /// Drops all aborted transactions, for a caller that adds them anew from the markers.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn forget_aborted(&self) -> Result<()> {
+        self.reset_aborted()
+    }
+
     /// Drops the transactions whose marker lies at or above `offset`.
     pub(crate) fn truncate_aborted(&self, offset: Offset) -> Result<()> {
         if let Some(file) = self.txn_file()? {

@@ -78,6 +78,7 @@ impl Error {
             Error::Index { source, .. } => source.kafka_name(),
             Error::Aborted { source, .. } => source.kafka_name(),
             Error::OffsetOverflow { .. } => "LogSegmentOffsetOverflowException",
+            Error::TooLarge { adding: 0, .. } => "KafkaException",
             Error::TooLarge { .. } | Error::InvalidArgument { .. } => "IllegalArgumentException",
             Error::Closed { .. } => "KafkaStorageException",
         }

@@ -203,10 +203,10 @@ impl<I: Index> Lazy<I> {
         self.open = None;
     }
 
-    /// Renames the file; one that was never opened may be missing.
+    /// Renames the file. One that is missing, because it was never opened or somebody removed it, is no error: it can be made
+    /// again from the batches.
     pub(crate) fn rename(&mut self, backend: &dyn Backend, to: &Path) -> Result<()> {
-        let present = self.open.is_some() || backend.names().stat(&self.path)?.is_some();
-        if present {
+        if backend.names().stat(&self.path)?.is_some() {
             backend.names().rename(&self.path, to)?;
         }
         self.path = to.to_path_buf();

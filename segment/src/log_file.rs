@@ -106,8 +106,15 @@ impl LogFile {
         Ok(range.start)
     }
 
-    /// Drops what lies at and behind `len`.
+    /// Drops what lies at and behind `len`. A file that is no longer is not touched: its time of change says how old its
+    /// batches are.
     pub(crate) fn truncate(&self, len: u64) -> Result<()> {
+        let size = self.size();
+        if len > size {
+            let what =
+                format!("{}: cut to {len} bytes: expected at most its size, {size}", self.path().display());
+            return Err(Error::InvalidArgument { what });
+        }
         let open = self.open()?;
         // Readers must stop before the bytes go.
         self.size.store(len, Ordering::Release);
@@ -214,7 +221,7 @@ impl FileRegion {
     /// Copies all of it out.
     ///
     /// # Errors
-    /// What the operating system says; a file that has become shorter than the region gives fewer bytes.
+    /// What the operating system says; an unexpected end where the log has been truncated below the region's end.
     pub fn to_bytes(&self) -> Result<Bytes, IoError> {
         let mut bytes = Vec::new();
         self.copy_into(&mut bytes)?;
@@ -224,14 +231,18 @@ impl FileRegion {
     /// Appends all of it to `out`; returns how many bytes came.
     ///
     /// # Errors
-    /// As [`to_bytes`](Self::to_bytes); `out` keeps what it had.
+    /// As [`to_bytes`](Self::to_bytes); `out` is as it was.
     pub fn copy_into(&self, out: &mut Vec<u8>) -> Result<usize, IoError> {
         let before = out.len();
         out.resize(before + self.len(), 0);
         match self.read_at(&mut out[before..], 0) {
+            Ok(got) if got == self.len() => Ok(got),
             Ok(got) => {
-                out.truncate(before + got);
-                Ok(got)
+                out.truncate(before);
+                let path = self.file.file().path();
+                let why = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+                Err(IoError::new("read", path, why)
+                    .with_range(self.range.start + got as u64, self.len() as u64))
             }
             Err(e) => {
                 out.truncate(before);

@@ -43,6 +43,13 @@ pub enum ProducerStateError {
         /// First offset of the open transaction.
         transaction_start: Offset,
     },
+    /// The first batch of a transaction that has not been verified, or whose verification a batch or marker has ended.
+    Unverified {
+        /// The producer.
+        producer: ProducerId,
+        /// Base offset of the batch.
+        offset: Offset,
+    },
     /// A marker of a transaction coordinator that another one has replaced.
     TransactionCoordinatorFenced {
         /// The producer.
@@ -76,7 +83,9 @@ impl ProducerStateError {
         match self {
             ProducerStateError::InvalidProducerEpoch { .. } => "InvalidProducerEpochException",
             ProducerStateError::OutOfOrderSequence { .. } => "OutOfOrderSequenceException",
-            ProducerStateError::InvalidTxnState { .. } => "InvalidTxnStateException",
+            ProducerStateError::InvalidTxnState { .. } | ProducerStateError::Unverified { .. } => {
+                "InvalidTxnStateException"
+            }
             ProducerStateError::TransactionCoordinatorFenced { .. } => {
                 "TransactionCoordinatorFencedException"
             }
@@ -102,6 +111,12 @@ impl fmt::Display for ProducerStateError {
                 "producer {producer} at offset {offset}: a batch outside a transaction, but one is open since \
                  offset {transaction_start}"
             ),
+            ProducerStateError::Unverified { producer, offset } => {
+                write!(
+                    f,
+                    "producer {producer} at offset {offset}: the transaction that it begins is not verified"
+                )
+            }
             ProducerStateError::TransactionCoordinatorFenced {
                 producer,
                 offset,

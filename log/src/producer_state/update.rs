@@ -8,6 +8,7 @@ use kseg_format::{
 };
 
 use super::entry::{ProducerBatch, ProducerEntry};
+use super::verification::{Verification, VerificationGuard};
 use super::{CompletedTransaction, ProducerState, ProducerStateError, SegmentPosition, TransactionStart};
 
 /// Above this many producers in one append their copies are found by a map.
@@ -78,13 +79,13 @@ pub enum BatchEffect {
 /// A dropped update leaves no trace. Each producer's copy begins with what was committed when its first batch of this
 /// append was met, without the batches; several batches of one append build on each other.
 ///
-/// Verified transactions (KIP-890) are not looked at: a transactional batch needs no guard.
-///
 /// Source: Kafka `ProducerAppendInfo`, `UnifiedLog.analyzeAndValidateProducerState`.
 #[derive(Debug)]
 pub struct ProducerUpdate {
     origin: Origin,
     version: Option<TransactionVersion>,
+    /// Set where a transaction may begin only once it has been verified: the guard that the append brings.
+    verified: Option<Option<VerificationGuard>>,
     copies: Vec<WorkingCopy>,
     by_id: HashMap<ProducerId, usize>,
     completed: Vec<CompletedTransaction>,
@@ -94,15 +95,29 @@ pub struct ProducerUpdate {
 pub(super) struct WorkingCopy {
     pub(super) entry: ProducerEntry,
     pub(super) started: Vec<TransactionStart>,
+    /// A batch ends the verification that was under way.
+    pub(super) settles_verification: bool,
+    /// The verification under way when the append began.
+    verification: Option<Verification>,
     /// Epoch and last sequence of the committed entry, -1 where there is none.
     committed_epoch: i16,
     committed_last_sequence: i32,
+    /// The committed entry has no batch.
+    committed_is_empty: bool,
 }
 
 impl ProducerUpdate {
     /// An append from `origin`. `version` is that of the request's transactions; replication and recovery have none.
     pub fn new(origin: Origin, version: Option<TransactionVersion>) -> ProducerUpdate {
-        ProducerUpdate { origin, version, copies: Vec::new(), by_id: HashMap::new(), completed: Vec::new() }
+        let (copies, by_id, completed) = (Vec::new(), HashMap::new(), Vec::new());
+        ProducerUpdate { origin, version, verified: None, copies, by_id, completed }
+    }
+
+    /// The same, where a client's transaction may begin only with the guard that is kept for its producer; `guard` is the
+    /// one that this append brings.
+    pub fn verified_by(mut self, guard: Option<VerificationGuard>) -> ProducerUpdate {
+        self.verified = Some(guard);
+        self
     }
 
     /// Checks one batch and adds its effect to this update.
@@ -111,11 +126,12 @@ impl ProducerUpdate {
     /// has no records; `position` where the batch lies or will lie, if that is known. After an error or a duplicate the
     /// update is to be dropped.
     ///
-    /// | origin | epochs | sequences, duplicates | no plain batch in a transaction |
-    /// |---|---|---|---|
-    /// | client | checked | checked | checked |
-    /// | coordinator, raft leader | checked | - | checked |
-    /// | replication, recovery | taken over as they are | - | checked |
+    /// | origin | epochs | sequences, duplicates | verification, if asked for | no plain batch in a transaction |
+    /// |---|---|---|---|---|
+    /// | client | checked | checked | checked | checked |
+    /// | coordinator | checked | - | checked | checked |
+    /// | raft leader | checked | - | - | checked |
+    /// | replication, recovery | taken over as they are | - | - | checked |
     ///
     /// # Errors
     /// [`ProducerStateError`] where the batch contradicts what is known of its producer.
@@ -134,11 +150,21 @@ impl ProducerUpdate {
             return Ok(BatchEffect::Duplicate(batch));
         }
         if matches!(self.origin, Origin::Client | Origin::Coordinator) && header.is_transactional() {
-            check_start_of_transaction(committed, header, offset)?;
+            let begins = check_start_of_transaction(committed, header, offset)?;
+            if let Some(given) = self.verified.filter(|_| begins && !header.is_control())
+                && !VerificationGuard::allows(state.verification_guard(id), given)
+            {
+                return Err(ProducerStateError::Unverified { producer: id, offset });
+            }
         }
 
         let (origin, version) = (self.origin, self.version);
-        let copy = self.copy_of(id, committed);
+        let copy = self.copy_of(id, committed, state.verifications.get(&id));
+        if header.is_transactional() {
+            let epoch = ProducerEpoch::to_raw(header.producer_epoch());
+            let outlives = |v: Verification| header.is_control() && v.outlives_marker(epoch);
+            copy.settles_verification |= !copy.verification.is_some_and(outlives);
+        }
         if !header.is_control() {
             let start = TransactionStart { producer: id, offset, position };
             copy.append_data(header, start, origin)?;
@@ -175,7 +201,12 @@ impl ProducerUpdate {
         (self.copies, self.completed)
     }
 
-    fn copy_of(&mut self, id: ProducerId, committed: Option<&ProducerEntry>) -> &mut WorkingCopy {
+    fn copy_of(
+        &mut self,
+        id: ProducerId,
+        committed: Option<&ProducerEntry>,
+        verification: Option<&Verification>,
+    ) -> &mut WorkingCopy {
         let known = if self.by_id.is_empty() {
             self.copies.iter().position(|copy| copy.entry.id() == id)
         } else {
@@ -183,7 +214,7 @@ impl ProducerUpdate {
         };
         let index = known.unwrap_or_else(|| {
             let index = self.copies.len();
-            self.copies.push(WorkingCopy::new(id, committed));
+            self.copies.push(WorkingCopy::new(id, committed, verification.copied()));
             if !self.by_id.is_empty() {
                 self.by_id.insert(id, index);
             } else if self.copies.len() > SEARCHED_IN_TURN {
@@ -197,13 +228,20 @@ impl ProducerUpdate {
 }
 
 impl WorkingCopy {
-    fn new(id: ProducerId, committed: Option<&ProducerEntry>) -> WorkingCopy {
+    fn new(
+        id: ProducerId,
+        committed: Option<&ProducerEntry>,
+        verification: Option<Verification>,
+    ) -> WorkingCopy {
         let entry = committed.map_or_else(|| ProducerEntry::unknown(id), ProducerEntry::working_copy);
         WorkingCopy {
             committed_epoch: entry.raw_epoch(),
             committed_last_sequence: committed.map_or(-1, ProducerEntry::raw_last_sequence),
+            committed_is_empty: committed.is_none_or(|entry| entry.batches().is_empty()),
             entry,
             started: Vec::new(),
+            settles_verification: false,
+            verification,
         }
     }
 
@@ -310,6 +348,14 @@ impl WorkingCopy {
             let producer = self.entry.id();
             Err(ProducerStateError::OutOfOrderSequence { producer, offset, epoch, found: first, expected })
         };
+        if let Some(verification) = &self.verification {
+            if verification.bumps_epochs && self.committed_is_empty && first != 0 {
+                return error(0);
+            }
+            if first > verification.lowest_sequence {
+                return error(verification.lowest_sequence);
+            }
+        }
         let known = self.entry.raw_epoch();
         if epoch != known {
             // A new epoch begins at 0; of a producer that is not known, or known by nothing but its id, all is believed.
@@ -335,18 +381,18 @@ fn producer_and_offset(header: &BatchHeader) -> Option<(ProducerId, Offset)> {
     Some((id, header.base_offset()?))
 }
 
-/// A transactional batch whose producer has no transaction open in this epoch: its epoch must not be below the known
-/// one. What else must hold before a transaction may begin (its verification) belongs here too.
+/// Whether a transactional batch begins a transaction: its producer has none open in this epoch. Its epoch must then not
+/// be below the known one.
 fn check_start_of_transaction(
     committed: Option<&ProducerEntry>,
     header: &BatchHeader,
     offset: Offset,
-) -> Result<(), ProducerStateError> {
+) -> Result<bool, ProducerStateError> {
     let epoch = ProducerEpoch::to_raw(header.producer_epoch());
     match committed {
-        Some(entry) if entry.transaction_start().is_some() && entry.raw_epoch() == epoch => Ok(()),
-        Some(entry) => check_epoch(entry, epoch, offset),
-        None => Ok(()),
+        Some(entry) if entry.transaction_start().is_some() && entry.raw_epoch() == epoch => Ok(false),
+        Some(entry) => check_epoch(entry, epoch, offset).map(|()| true),
+        None => Ok(true),
     }
 }
 

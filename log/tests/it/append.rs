@@ -1,8 +1,12 @@
+use std::sync::{Arc, Mutex};
+
 use bytes::{Bytes, BytesMut};
 use kseg_format::legacy::{self, LegacyOptions, LegacyRecord};
 use kseg_format::{
     BatchOptions, Batches, Codec, LeaderEpoch, Magic, Offset, Origin, RecordBatchBuilder, Timestamp,
+    ValidationError,
 };
+use kseg_log::{Error, Log, Observer, OpenOptions};
 
 use crate::support::*;
 
@@ -22,14 +26,18 @@ fn seg_03_a_set_of_batches_larger_than_a_segment_is_refused() {
 }
 
 #[test]
-fn format_edge_88_a_batch_above_max_message_bytes_is_refused_from_a_client_and_taken_from_a_leader() {
+fn format_edge_88_and_log_edge_138_limits_of_a_batch_and_of_a_set() {
     let bench = Bench::new(&[("max.message.bytes", "200")]);
     let log = bench.open();
     let refused =
         log.append_as_leader(batch(1, 1, 201), LeaderEpoch::new(0), Origin::Client).expect_err("too large");
     assert_eq!(refused.kafka_name(), "RecordTooLargeException");
-    log.append_as_follower(batch(1, 1, 201).freeze(), LeaderEpoch::new(0))
-        .expect("log_edge_138: followers take it");
+    log.append_as_follower(batch(1, 1, 201).freeze(), LeaderEpoch::new(0)).expect("followers take it");
+    log.update_config(config(&[("internal.segment.bytes", "300")])).expect("valid");
+    let leads = log.append_as_leader(batch(1, 1, 301), LeaderEpoch::new(0), Origin::Client);
+    assert_eq!(kafka_name(leads), "RecordBatchTooLargeException");
+    let follows = log.append_as_follower(batch_at(1, 1, 1, 301).freeze(), LeaderEpoch::new(0));
+    assert_eq!((kafka_name(follows), log.log_end_offset().get()), ("RecordBatchTooLargeException", 1));
 }
 
 #[test]
@@ -56,6 +64,195 @@ fn seg_01_equality_with_segment_bytes_does_not_roll() {
 }
 
 #[test]
+fn log_edge_105_a_raft_leader_gives_its_offsets() {
+    let log = Bench::new(&[]).open();
+    lead(&log, 3, 1, 200);
+    let raft =
+        |base| log.append_as_leader(batch_at(base, 1, 1, 100), LeaderEpoch::new(0), Origin::RaftLeader);
+    assert_eq!(kafka_name(raft(1)), "UnexpectedAppendOffsetException");
+    assert_eq!(raft(3).expect("at the log end").last_offset, Some(Offset::new(3)));
+}
+
+#[test]
+fn log_edge_107_a_high_watermark_that_was_there_is_no_change() {
+    let log = Bench::new(&[]).open();
+    lead(&log, 100, 1, 2000);
+    let changed = [99, 99, 100, 100, 101].map(|offset| {
+        let before = log.high_watermark();
+        log.update_high_watermark(Offset::new(offset)) != before
+    });
+    assert_eq!(changed, [true, false, true, false, false]);
+}
+
+#[test]
+fn log_edge_134_every_batch_of_a_followers_append_is_indexed() {
+    let batches: Vec<_> = (0..100).map(|n| batch_at(n, 1, 100 + n, 100)).collect();
+    for at_once in [false, true] {
+        let log = Bench::new(&[("index.interval.bytes", "1")]).open();
+        let follow = |bytes: bytes::BytesMut| {
+            log.append_as_follower(bytes.freeze(), LeaderEpoch::new(0)).expect("an append")
+        };
+        if at_once {
+            follow(batches.iter().fold(bytes::BytesMut::new(), |mut all, bytes| {
+                all.extend_from_slice(bytes);
+                all
+            }));
+        } else {
+            for bytes in &batches {
+                follow(bytes.clone());
+            }
+        }
+        let state = log.state(true).expect("state");
+        let segment = &state.segments[0];
+        assert_eq!((segment.offset_entries.len(), segment.time_entries.len()), (99, 99), "{at_once}");
+    }
+}
+
+/// Three records at `base` and up, in every format, plain and compressed.
+fn three_of_every_format(base: i64) -> Vec<bytes::BytesMut> {
+    let records: Vec<_> = (base..base + 3).map(|offset| (offset, 1)).collect();
+    let mut all = Vec::new();
+    for codec in [Codec::None, Codec::Lz4] {
+        all.push(Draft::new(3).base(base).codec(codec).bytes());
+        all.extend([Magic::V0, Magic::V1].map(|magic| messages(magic, codec, &records)));
+    }
+    all
+}
+
+#[test]
+fn log_edge_136_offsets_below_the_log_end_are_refused_in_every_format() {
+    for bytes in three_of_every_format(0) {
+        let log = Bench::new(&[]).open();
+        lead(&log, 3, 1, 200);
+        let refused = log.append_as_follower(bytes.freeze(), LeaderEpoch::new(0));
+        assert_eq!((kafka_name(refused), log.log_end_offset().get()), ("UnexpectedAppendOffsetException", 3));
+    }
+}
+
+#[test]
+fn log_edge_137_the_refusal_carries_the_first_and_last_offset_in_every_format() {
+    for bytes in three_of_every_format(4) {
+        let log = Bench::new(&[]).open();
+        log.truncate_fully_and_start_at(Offset::new(7), None).expect("an empty log");
+        let refused = log.append_as_follower(bytes.freeze(), LeaderEpoch::new(0)).expect_err("below the end");
+        let Error::UnexpectedAppendOffset { first, last, .. } = refused else { panic!("{refused}") };
+        assert_eq!((first.get(), last.get()), (4, 6));
+    }
+}
+
+#[test]
+fn log_edge_139_a_compacted_log_wants_keys_and_names_the_records_without() {
+    for missing in [0, 1] {
+        let log = Bench::new(&[("cleanup.policy", "compact")]).open();
+        let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+        for n in 0..2 {
+            let key = (n != missing).then_some(&b"key"[..]);
+            builder.append(Some(Timestamp::new(1)), key, Some(b"v"), &[]).expect("a record");
+        }
+        let mut bytes = bytes::BytesMut::new();
+        builder.finish(&mut bytes).expect("a batch");
+        let refused = log
+            .append_as_leader(bytes, LeaderEpoch::new(0), Origin::Client)
+            .expect_err("a record without a key");
+        assert_eq!((refused.kafka_name(), log.log_end_offset().get()), ("RecordValidationException", 0));
+        let Error::Validation { source: ValidationError::Records { faults, .. }, .. } = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(faults.iter().map(|f| f.batch_index).collect::<Vec<_>>(), [missing]);
+    }
+}
+
+#[test]
+fn log_edge_140_a_clients_batch_begins_at_0() {
+    let log = Bench::new(&[]).open();
+    let refused = log.append_as_leader(batch_at(1, 1, 1, 100), LeaderEpoch::new(0), Origin::Client);
+    assert_eq!(kafka_name(refused), "InvalidRecordException");
+}
+
+#[test]
+fn log_edge_158_and_278_an_old_format_empties_the_leader_epochs() {
+    let log = Bench::new(&[]).open();
+    lead(&log, 1, 1, 100);
+    assert_eq!(epochs(&log), [(0, 0)]);
+    log.append_as_follower(messages(Magic::V1, Codec::None, &[(1, 1)]).freeze(), LeaderEpoch::new(0))
+        .expect("an append");
+    assert_eq!(epochs(&log), []);
+    log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(5), Origin::Client).expect("an append");
+    assert_eq!(epochs(&log), [(5, 2)]);
+}
+
+#[test]
+fn log_edge_253_times_of_clients_within_the_next_hour() {
+    let log = Bench::new(&[]).open();
+    let at = |time| log.append_as_leader(batch(1, time, 100), LeaderEpoch::new(0), Origin::Client);
+    at(10_000_000 + 3_600_000).expect("an hour ahead");
+    assert_eq!(kafka_name(at(10_000_000 + 3_600_001)), "RecordValidationException");
+}
+
+#[test]
+fn log_edge_276_an_append_tells_its_first_offset() {
+    let log = Bench::new(&[]).open();
+    let firsts = [0, 1, 2].map(|n| {
+        if n == 2 {
+            log.roll(None).expect("a roll");
+        }
+        lead(&log, 3, 1, 200).first_offset.map(Offset::get)
+    });
+    assert_eq!(firsts, [Some(0), Some(3), Some(6)]);
+}
+
+#[test]
+fn log_edge_288_a_follower_takes_batches_of_several_producers_at_once() {
+    let log = Bench::new(&[("message.timestamp.type", "LogAppendTime")]).open();
+    let mut all = bytes::BytesMut::new();
+    for id in 1..=4 {
+        all.extend_from_slice(&Draft::new(2).base(2 * (id - 1)).of(id, 0, 10 * id as i32).bytes());
+    }
+    log.append_as_follower(all.freeze(), LeaderEpoch::new(0)).expect("an append");
+    let bytes = bytes_of(&log, 0).expect("data");
+    let seen: Vec<_> = Batches::new(&bytes)
+        .map(|batch| {
+            let header = *batch.expect("framing").header();
+            let id = header.producer_id().expect("a producer").get();
+            (id, header.base_offset().expect("V2").get(), header.base_sequence().expect("one").get())
+        })
+        .collect();
+    assert_eq!(seen, [(1, 0, 10), (2, 2, 20), (3, 4, 30), (4, 6, 40)]);
+}
+
+#[test]
+fn log_edge_297_an_observer_is_told_of_each_new_high_watermark() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let observer = || {
+        let seen = seen.clone();
+        Observer::new(move |offset| seen.lock().expect("a list").push(offset.get()))
+    };
+    let taken = || std::mem::take(&mut *seen.lock().expect("a list"));
+    let bench = Bench::new(&[]);
+    let options = OpenOptions { observer: Some(observer()), ..bench.options() };
+    let log = Log::open(std::path::Path::new(DIR), options).expect("a log");
+    for _ in 0..6 {
+        lead(&log, 1, 1, 100);
+    }
+    log.update_high_watermark(Offset::new(4));
+    log.truncate_to(Offset::new(3)).expect("truncated");
+    for _ in 0..3 {
+        lead(&log, 1, 1, 100);
+    }
+    log.truncate_fully_and_start_at(Offset::new(4), None).expect("truncated");
+    assert_eq!(taken(), [0, 4, 3, 4]);
+
+    let log = Bench::new(&[]).open();
+    lead(&log, 6, 1, 200);
+    log.update_high_watermark(Offset::new(2));
+    log.observe(Some(observer()));
+    assert!(taken().is_empty());
+    log.update_high_watermark(Offset::new(4));
+    log.update_high_watermark(Offset::new(4));
+    assert_eq!(taken(), [4]);
+}
+
+#[test]
 fn idx_04_a_segment_rolls_when_a_relative_offset_would_overflow() {
     const M: i64 = i32::MAX as i64;
     let bench = Bench::new(&[]);
@@ -75,7 +272,7 @@ fn idx_04_a_segment_rolls_when_a_relative_offset_would_overflow() {
 }
 
 #[test]
-fn log_07_and_format_edge_91_given_offsets_have_to_go_on_from_the_log_end() {
+fn log_07_and_log_edge_135_and_format_edge_91_given_offsets_have_to_go_on_from_the_log_end() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     follow(&log, 0, 99).expect("an append");
@@ -150,7 +347,7 @@ fn format_edge_92_an_incomplete_batch_at_the_end_is_left_out() {
 }
 
 #[test]
-fn log_edge_135_and_230_and_format_edge_90_a_follower_leaves_out_newer_epochs() {
+fn log_edge_230_and_format_edge_90_a_follower_leaves_out_newer_epochs() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     let with_epoch = |base, epoch| {
@@ -195,7 +392,7 @@ fn an_append_below_the_base_of_the_active_segment_is_refused() {
 }
 
 #[test]
-fn log_edge_86_to_89_rolls() {
+fn log_edge_86_and_87_a_roll_replaces_an_empty_segment_or_starts_one() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     log.roll(None).expect("an empty active segment is replaced");
@@ -205,7 +402,7 @@ fn log_edge_86_to_89_rolls() {
     assert_eq!(log.roll(None).expect("a roll"), Offset::new(1));
     lead(&log, 1, 1, 100);
     assert_eq!(log.roll(Some(Offset::new(1))).expect("the log end wins"), Offset::new(2));
-    // log_edge_144: a snapshot at each base but the first.
+    // A snapshot at each base but the first.
     assert!(bench.size_of("00000000000000000001.snapshot").is_some());
     assert_eq!(bench.size_of("00000000000000000002.snapshot"), Some(10));
 }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kseg_format::{Batches, LeaderEpoch, Offset, Origin, Timestamp};
-use kseg_log::{Isolation, TimestampQuery};
+use kseg_format::{Batches, Codec, LeaderEpoch, Magic, Offset, Origin, Timestamp};
+use kseg_log::{Isolation, Log, TimestampQuery};
 use proptest::prelude::*;
 
 use crate::support::*;
@@ -71,22 +71,166 @@ fn log_06_the_log_start_may_lie_inside_a_batch() {
     assert_eq!(offsets(&log), (5, 10, 10));
 }
 
+fn place(log: &Log, offset: i64, isolation: Isolation) -> (i64, i64, u64, usize) {
+    let fetch = log.read(Offset::new(offset), 1 << 20, isolation, true).expect("a read");
+    let place = fetch.place.expect("a place");
+    (fetch.offset.get(), place.segment.get(), place.position, fetch.len())
+}
+
 #[test]
-fn log_edge_126_to_130_bounds_and_gaps() {
-    let bench = Bench::new(&[("internal.segment.bytes", "200")]);
-    let log = bench.open();
+fn log_edge_96_a_read_at_or_beyond_the_mark_tells_the_place() {
+    let log = Bench::new(&[]).open();
+    for n in 0..6 {
+        if n == 2 || n == 4 {
+            log.roll(None).expect("a roll");
+        }
+        lead(&log, 1, 1, 69);
+    }
+    log.update_high_watermark(Offset::new(4));
+    let read = |offset| place(&log, offset, Isolation::HighWatermark);
+    assert_eq!((read(3), read(4), read(5)), ((3, 2, 69, 69), (4, 4, 0, 0), (5, 4, 69, 0)));
+}
+
+#[test]
+fn log_edge_126_bounds_of_a_log_that_begins_elsewhere() {
+    let log = Bench::new(&[]).open();
     log.truncate_fully_and_start_at(Offset::new(1024), None).expect("an empty log");
     lead(&log, 1, 1, 100);
-    assert_eq!(read(&log, 1025), (1025, 0));
+    assert_eq!(self::read(&log, 1025), (1025, 0));
     for offset in [0, 1026] {
-        assert!(log.read(Offset::new(offset), 1, Isolation::LogEnd, true).is_err(), "{offset}");
+        let refused = log.read(Offset::new(offset), 1, Isolation::LogEnd, true);
+        assert_eq!(kafka_name(refused), "OffsetOutOfRangeException", "{offset}");
     }
-    follow(&log, 1030, 1039).expect("a gap");
-    follow(&log, 1050, 1059).expect("a gap, in the next segment");
-    assert_eq!((read(&log, 1027).0, read(&log, 1035).0, read(&log, 1040).0), (1030, 1030, 1050));
-    let short = log.read(Offset::new(1030), 1, Isolation::LogEnd, false).expect("a read");
-    assert_eq!((short.len(), short.first_incomplete), (1, true));
-    assert_eq!(log.read(Offset::new(1030), 0, Isolation::LogEnd, false).expect("a read").len(), 0);
+}
+
+#[test]
+fn log_edge_127_a_read_goes_on_in_the_next_segment() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    for n in 0..6 {
+        if n == 3 {
+            log.roll(None).expect("a roll");
+        }
+        lead(&log, 1, 1, 100);
+    }
+    log.close().expect("closed");
+    overwrite(&bench, &name(0, "log"), &contents(&bench, &name(0, "log"))[..100]);
+    let log = bench.open();
+    assert_eq!((self::read(&log, 0), self::read(&log, 1)), ((0, 100), (3, 300)));
+}
+
+#[test]
+fn log_edge_128_compressed_batches_are_read_from_their_beginning() {
+    let log = Bench::new(&[]).open();
+    for _ in 0..2 {
+        Draft::new(2).codec(Codec::Gzip).value(200).lead(&log).expect("an append");
+    }
+    assert_eq!((self::read(&log, 1).0, self::read(&log, 3).0), (0, 2));
+}
+
+#[test]
+fn log_edge_129_sizes_that_hold_no_batch() {
+    let log = Bench::new(&[]).open();
+    lead(&log, 1, 1, 100);
+    lead(&log, 1, 1, 100);
+    let read = |max, min_one| {
+        let fetch = log.read(Offset::ZERO, max, Isolation::LogEnd, min_one).expect("a read");
+        (fetch.len(), fetch.first_incomplete)
+    };
+    assert_eq!((read(0, false), read(1, false), read(1, true)), ((0, false), (1, true), (100, false)));
+}
+
+#[test]
+fn log_edge_130_a_missing_offset_gives_the_next_one() {
+    let log = Bench::new(&[("internal.segment.bytes", "300")]).open();
+    for base in [0, 30, 50, 90] {
+        follow(&log, base, base + 9).expect("an append");
+    }
+    assert_eq!(bases(&log).len(), 2);
+    assert_eq!([27, 35, 40, 60, 99].map(|offset| self::read(&log, offset).0), [30, 30, 50, 90, 90]);
+}
+
+#[test]
+fn log_edge_164_the_largest_timestamp_after_a_truncation_is_of_a_record_that_is_there() {
+    let log = Bench::new(&[]).open();
+    let max = || {
+        let found = log.offset_for_timestamp(TimestampQuery::Max).expect("a lookup");
+        found.map(|f| (Timestamp::to_raw(f.timestamp), f.offset.get()))
+    };
+    for (n, time) in [10, 12, 30, 11].into_iter().enumerate() {
+        if n == 2 {
+            log.roll(None).expect("a roll");
+        }
+        lead(&log, 1, time, 100);
+    }
+    assert_eq!(max(), Some((30, 2)));
+    for (to, expected) in [(3, Some((30, 2))), (2, Some((12, 1))), (1, Some((10, 0))), (0, None)] {
+        log.truncate_to(Offset::new(to)).expect("truncated");
+        // An empty segment whose largest timestamp is the first one found answers with nothing.
+        let found = max();
+        assert!(found == expected || found.is_none_or(|(_, offset)| offset < to), "{to}: {found:?}");
+    }
+}
+
+#[test]
+fn log_edge_165_and_242_offsets_that_are_asked_for_by_name() {
+    let log = Bench::new(&[]).open();
+    lead(&log, 2, 1, 100);
+    let ask = |query| {
+        log.offset_for_timestamp(query)
+            .expect("a lookup")
+            .map(|f| (Timestamp::to_raw(f.timestamp), f.offset.get(), f.leader_epoch.map(LeaderEpoch::get)))
+    };
+    assert_eq!(ask(TimestampQuery::Latest), Some((-1, 2, Some(0))));
+    log.assign_epoch(LeaderEpoch::new(7), Offset::new(2)).expect("assigned");
+    assert_eq!(ask(TimestampQuery::Latest), Some((-1, 2, Some(7))));
+    assert_eq!(ask(TimestampQuery::EarliestLocal), ask(TimestampQuery::Earliest));
+    assert_eq!((ask(TimestampQuery::LatestTiered), ask(TimestampQuery::EarliestPendingUpload)), (None, None));
+}
+
+#[test]
+fn log_edge_255_the_largest_timestamp_where_there_is_none() {
+    let find = |log: &Log| {
+        let found = log.offset_for_timestamp(TimestampQuery::Max).expect("a lookup");
+        found.map(|f| (Timestamp::to_raw(f.timestamp), f.offset.get(), f.leader_epoch.map(LeaderEpoch::get)))
+    };
+    let log = Bench::new(&[]).open();
+    lead(&log, 3, -1, 100);
+    lead(&log, 3, -1, 100);
+    assert_eq!(find(&log), Some((-1, 0, Some(0))));
+
+    let old = |log: &Log, base| {
+        let bytes = messages(Magic::V0, Codec::None, &[(base, -1)]).freeze();
+        log.append_as_follower(bytes, LeaderEpoch::new(0)).expect("an append");
+    };
+    let log = Bench::new(&[]).open();
+    old(&log, 0);
+    assert_eq!(find(&log), None);
+    log.roll(None).expect("a roll");
+    Draft::new(1).base(1).times(&[-1]).follow(&log).expect("an append");
+    assert_eq!(find(&log), None, "the first of the segments with no timestamp is asked");
+
+    let log = Bench::new(&[]).open();
+    assert_eq!(log.roll(Some(Offset::new(5))).expect("a roll"), Offset::new(5));
+    Draft::new(1).base(5).times(&[-1]).follow(&log).expect("an append");
+    assert_eq!((bases(&log), find(&log)), (vec![0, 5], None));
+}
+
+#[test]
+fn log_edge_275_reads_up_to_the_high_watermark() {
+    let log = Bench::new(&[]).open();
+    Draft::new(3).value(2).lead(&log).expect("an append");
+    let first = log.size();
+    Draft::new(2).lead(&log).expect("an append");
+    log.update_high_watermark(Offset::new(3));
+    let read = |offset| {
+        let fetch = log.read(Offset::new(offset), 4096, Isolation::HighWatermark, true).expect("a read");
+        assert!(!fetch.first_incomplete);
+        (fetch.offset.get(), fetch.place.expect("a place").position, fetch.len() as u64)
+    };
+    assert_eq!((read(0), read(2)), ((0, 0, first), (0, 0, first)));
+    assert_eq!((read(3), read(4)), ((3, first, 0), (3, first, 0)));
+    assert_eq!(read(5), (5, log.size(), 0));
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn log_13_an_emptied_log_keeps_its_offsets() {
 }
 
 #[test]
-fn idx_08_an_empty_active_segment_without_index_files_loads_cleanly() {
+fn idx_08_and_log_edge_190_an_empty_active_segment_without_index_files_loads_cleanly() {
     let bench = Bench::new(&[]);
     let log = bench.open();
     lead(&log, 10, 1, 200);
@@ -43,7 +43,7 @@ fn idx_08_an_empty_active_segment_without_index_files_loads_cleanly() {
 }
 
 #[test]
-fn the_recovery_point_bounds_what_is_checked() {
+fn log_edge_173_the_recovery_point_bounds_what_is_checked() {
     let bench = Bench::new(&[("internal.segment.bytes", "1000")]);
     let log = bench.open();
     for _ in 0..35 {
@@ -53,7 +53,7 @@ fn the_recovery_point_bounds_what_is_checked() {
     log.abandon();
     let log = bench.open_unclean(25);
     assert_eq!(log.load_report().recovered, [Offset::new(20), Offset::new(30)]);
-    // log_edge_173: recovery itself never raises it.
+    // Recovery itself never raises it.
     assert_eq!((log.recovery_point().get(), log.log_end_offset().get()), (25, 35));
     log.flush(false).expect("flushed");
     assert_eq!(log.recovery_point().get(), 35);
@@ -213,7 +213,7 @@ fn a_directory_that_is_no_partition_is_refused() {
 }
 
 #[test]
-fn log_edge_183_to_187_interrupted_swaps_are_finished_or_undone() {
+fn log_edge_183_and_184_and_185_and_186_and_187_interrupted_swaps_are_finished_or_undone() {
     // One segment of four batches, and its replacement by two segments of two batches each.
     let whole: Vec<u8> = (0..4).flat_map(|n| batch_at(n, 1, 1, 100).to_vec()).collect();
     let (low, high) = whole.split_at(200);

@@ -4,7 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use kseg_format::{BatchOptions, LeaderEpoch, Offset, Origin, RecordBatchBuilder, Timestamp};
+use kseg_format::legacy::{LegacyOptions, LegacyRecord, encode};
+use kseg_format::{
+    BatchOptions, Batches, Codec, EndTransactionMarker, LeaderEpoch, Magic, Offset, Origin, Producer,
+    ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp,
+};
 use kseg_io_backends::Backend;
 use kseg_log::{AppendInfo, Isolation, Log, LogConfig, ManualClock, ManualScheduler, OpenOptions};
 
@@ -46,6 +50,17 @@ impl Bench {
     pub(crate) fn open_unclean(&self, recovery_point: i64) -> Log {
         let options =
             OpenOptions { clean: false, recovery_point: Offset::new(recovery_point), ..self.options() };
+        Log::open(Path::new(DIR), options).expect("a log")
+    }
+
+    /// Opens it after a crash, with the recovery point and log start of a checkpoint.
+    pub(crate) fn open_at(&self, clean: bool, recovery_point: i64, log_start: i64) -> Log {
+        let options = OpenOptions {
+            clean,
+            recovery_point: Offset::new(recovery_point),
+            log_start_offset: Offset::new(log_start),
+            ..self.options()
+        };
         Log::open(Path::new(DIR), options).expect("a log")
     }
 
@@ -123,4 +138,207 @@ pub(crate) fn bases(log: &Log) -> Vec<i64> {
 
 pub(crate) fn offsets(log: &Log) -> (i64, i64, i64) {
     (log.log_start_offset().get(), log.high_watermark().get(), log.log_end_offset().get())
+}
+
+/// A batch to be made: as many records of one byte as there are times.
+#[derive(Clone)]
+pub(crate) struct Draft {
+    options: BatchOptions,
+    offsets: Vec<i64>,
+    times: Vec<i64>,
+    value: Vec<u8>,
+}
+
+impl Draft {
+    /// `count` records at time 1, leader epoch 0.
+    pub(crate) fn new(count: usize) -> Draft {
+        let options = BatchOptions { leader_epoch: Some(LeaderEpoch::new(0)), ..BatchOptions::default() };
+        Draft { options, offsets: (0..count as i64).collect(), times: vec![1; count], value: b"v".to_vec() }
+    }
+
+    pub(crate) fn base(mut self, base: i64) -> Draft {
+        self.options.base_offset = Offset::new(base);
+        self
+    }
+
+    /// Of producer `id` in `epoch`, the first record with `sequence`.
+    pub(crate) fn of(mut self, id: i64, epoch: i16, sequence: i32) -> Draft {
+        self.options.producer = Some(Producer {
+            id: ProducerId::new(id),
+            epoch: ProducerEpoch::new(epoch),
+            base_sequence: Sequence::from_raw(sequence),
+        });
+        self
+    }
+
+    pub(crate) fn transactional(mut self) -> Draft {
+        self.options.transactional = true;
+        self
+    }
+
+    pub(crate) fn codec(mut self, codec: Codec) -> Draft {
+        self.options.codec = codec;
+        self
+    }
+
+    pub(crate) fn epoch(mut self, epoch: i32) -> Draft {
+        self.options.leader_epoch = Some(LeaderEpoch::new(epoch));
+        self
+    }
+
+    pub(crate) fn times(mut self, times: &[i64]) -> Draft {
+        self.times = times.to_vec();
+        self
+    }
+
+    /// Keeps these records alone, counted from the base offset; the batch ends where it did.
+    pub(crate) fn only(mut self, kept: &[i64]) -> Draft {
+        let last = self.options.base_offset.get() + self.offsets.len() as i64 - 1;
+        self.options.last_offset = Some(Offset::new(last));
+        self.offsets = kept.to_vec();
+        self
+    }
+
+    pub(crate) fn value(mut self, size: usize) -> Draft {
+        self.value = vec![b'v'; size];
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> BytesMut {
+        let mut builder = RecordBatchBuilder::new(self.options);
+        let base = self.options.base_offset.get();
+        for (offset, time) in self.offsets.iter().zip(&self.times) {
+            let time = Timestamp::from_raw(*time);
+            builder
+                .append_at(Offset::new(base + offset), time, None, Some(&self.value), &[])
+                .expect("a record");
+        }
+        let mut bytes = BytesMut::new();
+        builder.finish(&mut bytes).expect("a batch");
+        bytes
+    }
+
+    /// A batch of a header and no record, as compaction leaves it.
+    pub(crate) fn empty(&self) -> BytesMut {
+        let last = self.options.base_offset.get() + self.offsets.len() as i64 - 1;
+        let mut bytes = BytesMut::new();
+        RecordBatchBuilder::new(self.options)
+            .finish_empty(&mut bytes, Offset::new(last), Some(Timestamp::new(1)))
+            .expect("a header");
+        bytes
+    }
+
+    /// Appends it as a client's.
+    pub(crate) fn lead(&self, log: &Log) -> kseg_log::Result<AppendInfo> {
+        log.append_as_leader(self.bytes(), LeaderEpoch::new(0), Origin::Client)
+    }
+
+    /// Appends it with the offsets it has.
+    pub(crate) fn follow(&self, log: &Log) -> kseg_log::Result<AppendInfo> {
+        log.append_as_follower(self.bytes().freeze(), LeaderEpoch::new(i32::MAX))
+    }
+}
+
+/// A marker at `offset` that ends a transaction.
+pub(crate) fn marker_bytes(
+    offset: i64,
+    (id, epoch): (i64, i16),
+    committed: bool,
+    coordinator: i32,
+) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    EndTransactionMarker { committed, coordinator_epoch: coordinator }
+        .encode_batch(
+            Offset::new(offset),
+            Timestamp::new(1),
+            Some(LeaderEpoch::new(0)),
+            (ProducerId::new(id), ProducerEpoch::new(epoch)),
+            &mut bytes,
+        )
+        .expect("a marker");
+    bytes
+}
+
+/// Messages of an old format, `(offset, time)` each, with the value `hello`; with a codec all in one wrapper.
+pub(crate) fn messages(magic: Magic, codec: Codec, records: &[(i64, i64)]) -> BytesMut {
+    let options = LegacyOptions { magic, codec, ..LegacyOptions::default() };
+    let record = |&(offset, time): &(i64, i64)| LegacyRecord {
+        offset: Offset::new(offset),
+        timestamp: Timestamp::from_raw(time).filter(|_| magic == Magic::V1),
+        key: None,
+        value: Some(b"hello"),
+    };
+    let records: Vec<_> = records.iter().map(record).collect();
+    let mut bytes = BytesMut::new();
+    encode(&options, &records, &mut bytes).expect("messages");
+    bytes
+}
+
+/// (first, last) offset of every batch from `offset` to the log end.
+pub(crate) fn spans(log: &Log, offset: i64) -> Vec<(i64, i64)> {
+    let mut spans = Vec::new();
+    let mut next = Offset::new(offset);
+    while next < log.log_end_offset() {
+        let fetch = log.read(next, 1 << 20, Isolation::LogEnd, true).expect("a read");
+        let Some(region) = fetch.region else { break };
+        for batch in Batches::new(&region.to_bytes().expect("bytes")) {
+            let header = *batch.expect("framing").verify().expect("a checksum").header();
+            spans.push((header.base_offset().map_or(-1, Offset::get), header.last_offset().get()));
+            next = header.next_offset();
+        }
+    }
+    spans
+}
+
+/// (epoch, first offset) of every leader epoch.
+pub(crate) fn epochs(log: &Log) -> Vec<(i32, i64)> {
+    let state = log.state(false).expect("state");
+    state.epochs.iter().map(|e| (e.epoch.get(), e.start_offset.get())).collect()
+}
+
+/// (id, last sequence, open transaction) of every producer.
+pub(crate) fn producers(log: &Log) -> Vec<(i64, i32, Option<i64>)> {
+    let state = log.state(false).expect("state");
+    let last =
+        |p: &kseg_log::ProducerInfo| Sequence::to_raw(p.batches.last().and_then(|b| b.last_sequence()));
+    state.producers.iter().map(|p| (p.id.get(), last(p), p.transaction_start.map(Offset::get))).collect()
+}
+
+/// Offsets of the snapshot files, ascending.
+pub(crate) fn snapshots(bench: &Bench) -> Vec<i64> {
+    let files = bench.files();
+    let stems = files.iter().filter_map(|(name, _)| name.strip_suffix(".snapshot"));
+    stems.map(|stem| stem.parse().expect("a number")).collect()
+}
+
+/// (producer, first, last, last stable) of all aborted transactions.
+pub(crate) fn aborted(log: &Log) -> Vec<(i64, i64, i64, i64)> {
+    let all = log.aborted_transactions(log.log_start_offset(), Offset::new(i64::MAX)).expect("read");
+    let tuple = |t: &kseg_log::AbortedTransaction| {
+        (t.producer_id.get(), t.first_offset.get(), t.last_offset.get(), t.last_stable_offset.get())
+    };
+    all.iter().map(tuple).collect()
+}
+
+/// Replaces a file of the log's folder.
+pub(crate) fn overwrite(bench: &Bench, name: &str, bytes: &[u8]) {
+    let path = Path::new(DIR).join(name);
+    bench.backend.names().remove(&path).expect("removed");
+    bench.backend.names().write(&path, bytes, true).expect("written");
+}
+
+pub(crate) fn remove(bench: &Bench, name: &str) {
+    assert!(bench.backend.names().remove(&Path::new(DIR).join(name)).expect("removed"), "{name}");
+}
+
+pub(crate) fn contents(bench: &Bench, name: &str) -> Vec<u8> {
+    bench.backend.names().read(&Path::new(DIR).join(name), 1 << 30).expect("read").expect("a file")
+}
+
+pub(crate) fn name(offset: i64, ending: &str) -> String {
+    format!("{offset:020}.{ending}")
+}
+
+pub(crate) fn kafka_name<T: std::fmt::Debug>(result: kseg_log::Result<T>) -> &'static str {
+    result.expect_err("refused").kafka_name()
 }

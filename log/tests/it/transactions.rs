@@ -39,15 +39,6 @@ fn marker(log: &Log, producer: i64, committed: bool) {
     log.append_as_leader(bytes, LeaderEpoch::new(0), Origin::Coordinator).expect("an append");
 }
 
-/// (producer, first, last, last stable) of all aborted transactions.
-fn aborted(log: &Log) -> Vec<(i64, i64, i64, i64)> {
-    let all = log.aborted_transactions(Offset::ZERO, Offset::new(i64::MAX)).expect("read");
-    let tuple = |t: &kseg_log::AbortedTransaction| {
-        (t.producer_id.get(), t.first_offset.get(), t.last_offset.get(), t.last_stable_offset.get())
-    };
-    all.iter().map(tuple).collect()
-}
-
 #[test]
 fn log_11_a_marker_of_an_empty_transaction_leaves_no_entry() {
     let bench = Bench::new(&[]);
@@ -187,7 +178,7 @@ fn format_edge_120_an_index_of_aborts_that_cannot_be_the_segment_s_is_rebuilt() 
     };
     bench.backend.names().replace(&name, &foreign.encode()).expect("written");
     let log = bench.open();
-    assert_eq!(log.load_report().recovered, [Offset::new(3)]);
+    assert_eq!(log.load_report().aborted_rebuilt, [Offset::new(3)]);
     assert_eq!(aborted(&log), expected);
     assert_eq!(log.log_end_offset().get(), 6);
 }

@@ -116,3 +116,90 @@ fn format_edge_127_a_directory_that_has_vanished_is_no_trouble_for_the_epochs() 
     assert_eq!(log.last_trouble().expect("the same"), trouble);
     log.abandon();
 }
+
+#[test]
+fn log_edge_99_a_full_truncation_leaves_one_empty_segment() {
+    let bench = Bench::new(&[("file.delete.delay.ms", "1000")]);
+    let log = bench.open();
+    for n in 0..13 {
+        if n > 0 && n % 3 == 0 {
+            log.roll(None).expect("a roll");
+        }
+        lead(&log, 1, n, 100);
+    }
+    assert_eq!(bases(&log).len(), 5);
+    log.truncate_fully_and_start_at(Offset::new(10), None).expect("truncated");
+    let deleted = bench.files().into_iter().filter(|(name, _)| name.ends_with(".log.deleted")).count();
+    assert_eq!((deleted, bases(&log), log.log_end_offset().get()), (5, vec![10], 10));
+    // What the rolls have flushed lies above: the recovery point comes down to the end.
+    assert_eq!(log.recovery_point().get(), 10);
+}
+
+#[test]
+fn log_edge_269_the_old_segment_goes_when_a_new_one_takes_its_place() {
+    let bench = Bench::new(&[("file.delete.delay.ms", "1000")]);
+    let log = bench.open();
+    lead(&log, 1, 1, 100);
+    log.truncate_fully_and_start_at(Offset::new(1), None).expect("truncated");
+    assert_eq!((bases(&log), log.log_end_offset().get(), log.recovery_point().get()), (vec![1], 1, 0));
+    assert!(bench.size_of(&format!("{}.deleted", name(0, "log"))).is_some());
+    assert_eq!(read(&log, 1), (1, 0));
+}
+
+#[test]
+fn log_edge_284_producers_are_rebuilt_from_the_log_where_no_snapshot_helps() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    for sequence in 0..2 {
+        Draft::new(1).of(1, 0, sequence).lead(&log).expect("an append");
+    }
+    log.take_producer_snapshot().expect("taken");
+    for at in snapshots(&bench) {
+        remove(&bench, &name(at, "snapshot"));
+    }
+    log.truncate_to(Offset::new(1)).expect("truncated");
+    assert_eq!(producers(&log), [(1, 0, None)]);
+}
+
+#[test]
+fn log_edge_285_a_full_truncation_removes_the_snapshots() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    for sequence in 0..4 {
+        if sequence == 1 || sequence == 3 {
+            log.roll(None).expect("a roll");
+        }
+        Draft::new(1).of(1, 0, sequence).lead(&log).expect("an append");
+    }
+    assert_eq!(snapshots(&bench), [1, 3]);
+    log.truncate_fully_and_start_at(Offset::new(29), None).expect("truncated");
+    assert_eq!((bases(&log), snapshots(&bench), producers(&log)), (vec![29], vec![], vec![]));
+    log.roll(Some(Offset::new(30))).expect("the map ends at 29, so the next roll takes one");
+    assert_eq!(snapshots(&bench), [30]);
+}
+
+#[test]
+fn con_11_a_late_removal_leaves_newer_files_of_the_same_name_alone() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    let fill = |to| {
+        while log.log_end_offset().get() < to {
+            Draft::new(50).base(log.log_end_offset().get()).follow(&log).expect("an append");
+            if log.log_end_offset().get() % 100 == 0 {
+                log.roll(None).expect("a roll");
+            }
+        }
+    };
+    fill(200);
+    assert_eq!((bases(&log), snapshots(&bench)), (vec![0, 100, 200], vec![100, 200]));
+    log.truncate_to(Offset::new(50)).expect("truncated");
+    assert!(!snapshots(&bench).contains(&100) && bases(&log) == [0]);
+    fill(100);
+    bench.scheduler.advance(60_000);
+    assert_eq!(bases(&log), [0, 100]);
+    for ending in ["log", "snapshot"] {
+        assert!(bench.size_of(&name(100, ending)).is_some(), "{ending}");
+    }
+    assert!(!bench.files().iter().any(|(name, _)| name.ends_with(".deleted")), "{:?}", bench.files());
+    assert_eq!(spans(&log, 0), [(0, 49), (50, 99)]);
+}

@@ -20,7 +20,7 @@ fn entry(producer: i64, first: i64, last: i64, stable: i64) -> AbortedTransactio
 }
 
 #[test]
-fn log_edge_31_34_and_36_entries_are_34_bytes_and_a_part_of_one_is_none() {
+fn log_edge_31_and_34_and_36_entries_are_34_bytes_and_a_part_of_one_is_none() {
     let (backend, segment) = with_backend();
     assert!(segment.aborted().expect("no file").is_empty());
     assert_eq!(len(&*backend, 0, FileKind::TxnIndex), None);
@@ -43,7 +43,7 @@ fn log_edge_31_34_and_36_entries_are_34_bytes_and_a_part_of_one_is_none() {
 }
 
 #[test]
-fn log_edge_33_and_35_truncation_drops_by_the_marker_and_renaming_takes_the_file_along() {
+fn log_edge_35_truncation_drops_by_the_marker_and_renaming_takes_the_file_along() {
     let segment = segment(0, 4096, 1024);
     for n in 0..3 {
         append(&segment, n * 20 + 19, &sized(n * 20, 20, 1, 200));
@@ -121,4 +121,89 @@ fn format_edge_121_a_renamed_index_takes_further_entries() {
     assert_eq!(segment.aborted().expect("read"), [entry(0, 0, 2, 3), entry(1, 3, 4, 5)]);
     segment.rename(Suffix::None).expect("renamed back");
     assert_eq!(segment.aborted().expect("read").len(), 2);
+}
+
+/// The four entries of Kafka's own test.
+fn four() -> [AbortedTransaction; 4] {
+    [entry(1, 0, 10, 11), entry(2, 5, 15, 13), entry(3, 18, 35, 25), entry(4, 32, 50, 40)]
+}
+
+#[test]
+fn log_edge_30_an_entry_that_goes_back_is_refused() {
+    let (backend, segment) = with_backend();
+    segment.append_aborted(&entry(1, 5, 15, 16)).expect("added");
+    for last in [15, 10] {
+        let refused = segment.append_aborted(&entry(2, 5, last, 16)).expect_err("it goes back");
+        assert_eq!(refused.kafka_name(), "IllegalArgumentException");
+        assert!(refused.to_string().contains(".txnindex"), "{refused}");
+    }
+    assert_eq!(segment.aborted().expect("read"), [entry(1, 5, 15, 16)]);
+    // Only what this value has added counts: whoever opens the file anew may add anything first.
+    reopen(backend, 0, config(4096, 1024)).append_aborted(&entry(2, 5, 10, 16)).expect("added");
+}
+
+#[test]
+fn log_edge_31_entries_come_back_in_order_after_a_reopening() {
+    let (backend, segment) = with_backend();
+    for entry in four() {
+        segment.append_aborted(&entry).expect("added");
+    }
+    segment.close().expect("closed");
+    let segment = reopen(backend, 0, config(4096, 1024));
+    assert_eq!(segment.aborted().expect("read"), four());
+    segment.append_aborted(&entry(5, 28, 70, 80)).expect("added");
+    assert_eq!(segment.aborted().expect("read"), [&four()[..], &[entry(5, 28, 70, 80)]].concat());
+}
+
+#[test]
+fn log_edge_32_entries_of_another_segment_are_found_out() {
+    let sound = |base: i64, end, entries: &[AbortedTransaction]| {
+        let segment = segment(base, 4096, 1024);
+        for entry in entries {
+            segment.append_aborted(entry).expect("added");
+        }
+        segment.aborted_are_sound(Offset::new(end)).expect("read")
+    };
+    assert!(sound(0, 51, &four()) && sound(0, 0, &[]));
+    assert!(!sound(100, 200, &four()), "below the base");
+    assert!(!sound(0, 50, &four()), "behind the end");
+    assert!(!sound(0, 51, &[entry(1, 20, 10, 11)]), "a marker before its transaction");
+    let (backend, segment) = with_backend();
+    let bytes = [four()[1].encode(), four()[0].encode()].concat();
+    overwrite(&*backend, 0, FileKind::TxnIndex, &bytes);
+    assert!(!segment.aborted_are_sound(Offset::new(51)).expect("read"), "markers that go back");
+    overwrite(&*backend, 0, FileKind::TxnIndex, &[1; 34]);
+    assert!(!segment.aborted_are_sound(Offset::new(51)).expect("read"), "a later version");
+    segment.forget_aborted().expect("emptied");
+    assert!(segment.aborted_are_sound(Offset::new(51)).expect("read"));
+}
+
+#[test]
+fn log_edge_33_truncation_goes_by_the_marker() {
+    let (backend, segment) = with_backend();
+    for n in 0..6 {
+        append(&segment, n * 10 + 9, &sized(n * 10, 10, 1, 200));
+    }
+    for entry in four() {
+        segment.append_aborted(&entry).expect("added");
+    }
+    for (to, left) in [(51, 4), (50, 3), (0, 0)] {
+        segment.truncate_to(Offset::new(to), 0).expect("truncated");
+        assert_eq!(segment.aborted().expect("read"), four()[..left], "{to}");
+    }
+    assert_eq!(len(&*backend, 0, FileKind::TxnIndex), Some(0));
+    // What was dropped may come again.
+    segment.append_aborted(&entry(9, 0, 3, 4)).expect("added");
+}
+
+#[test]
+fn log_edge_264_an_index_is_empty_without_a_file_and_without_an_entry() {
+    let (backend, segment) = with_backend();
+    assert!(segment.aborted().expect("no file").is_empty());
+    overwrite(&*backend, 0, FileKind::TxnIndex, &[]);
+    assert!(segment.aborted().expect("an empty file").is_empty());
+    segment.append_aborted(&entry(983_493, 137, 299, 200)).expect("added");
+    assert_eq!(segment.aborted().expect("read"), [entry(983_493, 137, 299, 200)]);
+    segment.remove().expect("removed");
+    assert_eq!(len(&*backend, 0, FileKind::TxnIndex), None);
 }

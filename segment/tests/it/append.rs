@@ -6,7 +6,15 @@ use crate::support::*;
 
 #[test]
 fn log_edge_37_an_offset_out_of_range_is_refused_before_anything_is_written() {
-    for (base, largest) in [(0, -2_147_483_648), (0, 2_147_483_648), (1, 0), (100, 10), (2_147_483_648, 0)] {
+    for (base, largest) in [
+        (0, -2_147_483_648),
+        (0, 2_147_483_648),
+        (1, 0),
+        (100, 10),
+        (2_147_483_648, 0),
+        (-2_147_483_648, 0),
+        (2_147_483_648, 4_294_967_296),
+    ] {
         let segment = segment(base, 4096, 1024);
         let refused =
             segment.append(Offset::new(largest), sized(largest, 1, 1, 100)).expect_err("out of range");
@@ -122,7 +130,7 @@ fn log_edge_44_an_empty_segment_that_was_closed_can_take_appends_again() {
 }
 
 #[test]
-fn log_edge_49_and_65_renaming_and_printing_make_no_index_file() {
+fn log_edge_49_and_59_and_65_renaming_and_printing_make_no_index_file() {
     let backend = memory();
     let dir = std::path::Path::new(DIR);
     let segment = Segment::create(backend.clone(), dir, Offset::new(40), config(4096, 1024), 0).expect("new");
@@ -135,7 +143,7 @@ fn log_edge_49_and_65_renaming_and_printing_make_no_index_file() {
     assert!(backend.names().stat(&index).expect("stat").is_some());
     segment.remove().expect("removed");
     assert!(backend.names().list(dir).expect("list").is_empty());
-    segment.remove().expect("log_edge_59: removing what is gone is no error");
+    segment.remove().expect("removing what is gone is no error");
 }
 
 #[test]

@@ -1,20 +1,97 @@
-use kseg_format::Offset;
+use kseg_format::{Codec, Magic, Offset, Timestamp};
 use kseg_segment::{Segment, SegmentConfig};
 use proptest::prelude::*;
 
 use crate::support::*;
 
 #[test]
-fn log_edge_38_to_41_a_lookup_finds_the_batch_or_the_next_one() {
+fn log_edge_38_and_39_and_40_and_41_a_lookup_finds_the_batch_or_the_next_one() {
     let segment = segment(40, 4096, 1024);
-    assert_eq!(position_of(&segment, 40), None);
+    let read = |offset| read(&segment, offset, 300, Some(segment.size()), false);
+    assert_eq!(read(40), None);
     append(&segment, 53, &sized(50, 4, 1, 100));
-    assert_eq!(position_of(&segment, 41), Some(0));
-    assert_eq!(position_of(&segment, 53), Some(0));
-    assert_eq!(position_of(&segment, 54), None);
+    assert_eq!(read(41), Some(((50, 0), 100)));
+    assert_eq!((read(53), read(54)), (read(41), None));
+
+    let segment = self::segment(40, 4096, 1024);
+    let read = |offset| self::read(&segment, offset, 300, Some(segment.size()), false);
+    append(&segment, 51, &sized(50, 2, 1, 100));
+    assert_eq!(read(52), None);
     append(&segment, 61, &sized(60, 2, 1, 100));
-    assert_eq!(position_of(&segment, 55), Some(100));
-    assert_eq!(position_of(&segment, 62), None);
+    assert_eq!(read(55), Some(((60, 100), 100)));
+    assert_eq!(read(62), None);
+}
+
+#[test]
+fn log_edge_42_without_a_bound_a_read_tells_the_place_and_no_bytes() {
+    let segment = segment(40, 4096, 1024);
+    let bytes = messages(Magic::V1, Codec::None, &[(50, 1), (51, 1)]);
+    assert_eq!(bytes.len(), 2 * 39);
+    append(&segment, 51, &bytes);
+    for min_one in [false, true] {
+        let read = |offset| read(&segment, offset, 1, None, min_one);
+        assert_eq!((read(48), read(50)), (Some(((50, 0), 0)), Some(((50, 0), 0))));
+        assert_eq!(read(51), Some(((51, 39), 0)));
+        assert_eq!((read(52), read(53)), (None, None));
+    }
+}
+
+#[test]
+fn log_edge_79_a_search_goes_on_from_where_it_is_told_and_finds_the_next_batch() {
+    let segment = segment(0, 1, 1024);
+    for (n, offset) in [0, 1, 2, 50].into_iter().enumerate() {
+        append(&segment, offset, &sized(offset, 1, n as i64, 69));
+    }
+    for (asked, found, position) in [(3, 50, 207), (50, 50, 207), (1, 1, 69)] {
+        let read = read(&segment, asked, 300, Some(segment.size()), false);
+        assert_eq!(read.map(|(place, _)| place), Some((found, position)), "{asked}");
+    }
+}
+
+#[test]
+fn log_edge_81_a_search_by_time_finds_the_first_record_that_reaches_it() {
+    for magic in [Magic::V2, Magic::V1, Magic::V0] {
+        let segment = segment(0, 1, 1024);
+        for (offset, time) in [(5, 10), (6, 11)] {
+            let bytes = match magic {
+                Magic::V2 => sized(offset, 1, time, 69),
+                old => messages(old, Codec::None, &[(offset, time)]),
+            };
+            append(&segment, offset, &bytes);
+        }
+        let find = |time| segment.find_by_timestamp(Timestamp::new(time), Offset::ZERO).expect("a lookup");
+        let offsets = [9, 10, 11, 12].map(|time| find(time).map(|f| f.offset.get()));
+        if magic == Magic::V0 {
+            assert_eq!(offsets, [None; 4], "records of format 0 have no time");
+            continue;
+        }
+        assert_eq!(offsets, [Some(5), Some(5), Some(6), None], "{magic:?}");
+        // Only batches of format 2 tell of a leader epoch.
+        assert_eq!(find(9).and_then(|f| f.leader_epoch).is_some(), magic == Magic::V2);
+    }
+}
+
+#[test]
+fn log_edge_272_a_walk_takes_the_first_batch_that_reaches_the_offset() {
+    let filled = |batches: &[(i64, i64)]| {
+        let segment = segment(0, 4096, 1024);
+        for &(base, last) in batches {
+            append(&segment, last, &sized(base, (last - base + 1) as usize, 1, 200));
+        }
+        segment
+    };
+    let find = |batches: &[(i64, i64)], offset| {
+        read(&filled(batches), offset, 1, None, false).map(|(place, _)| place)
+    };
+    let two = [(5, 12), (15, 20)];
+    assert_eq!(
+        (find(&two, 10), find(&two, 13), find(&two, 20)),
+        (Some((5, 0)), Some((15, 200)), Some((15, 200)))
+    );
+    assert_eq!((find(&[(5, 8)], 5), find(&[(10, 12)], 5)), (Some((5, 0)), Some((10, 0))));
+    assert_eq!(find(&[(5, 7), (8, 9)], 10), None);
+    assert_eq!(find(&[(5, 7), (8, 12)], 10), Some((8, 200)));
+    assert_eq!(find(&[(5, 7), (10, 12)], 10), Some((10, 200)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod aborted;
 mod append;
 mod damage;
+mod file;
 mod lookup;
 mod recover;
 mod support;

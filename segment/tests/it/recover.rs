@@ -147,3 +147,12 @@ fn recovery_hands_over_every_good_batch_once() {
         .expect("a recovery");
     assert_eq!(seen, (0..10).map(|n| (n as u64 * 100, n)).collect::<Vec<_>>());
 }
+
+#[test]
+fn log_edge_292_the_record_with_the_largest_timestamp_is_named_not_the_last_of_its_batch() {
+    let segment = segment(0, 4096, 1024);
+    append(&segment, 2, &batch(0, &[Some(0), Some(2), Some(1)], None));
+    let found = segment.find_largest_timestamp().expect("a lookup").expect("a record");
+    assert_eq!((found.timestamp.map(|t| t.get()), found.offset.get()), (Some(2), 1));
+    assert_eq!(at_time(&segment, 2, 0), Some((2, 1)));
+}

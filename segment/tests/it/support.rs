@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use kseg_format::{BatchOptions, LeaderEpoch, Offset, RecordBatchBuilder, Timestamp};
+use kseg_format::legacy::{LegacyOptions, LegacyRecord, encode};
+use kseg_format::{BatchOptions, Codec, LeaderEpoch, Magic, Offset, RecordBatchBuilder, Timestamp};
 use kseg_io_backends::{Backend, Op, OpenHow};
 use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
 
@@ -110,4 +111,34 @@ pub(crate) fn position_of(segment: &Segment, offset: i64) -> Option<u64> {
 pub(crate) fn at_time(segment: &Segment, time: i64, start: i64) -> Option<(i64, i64)> {
     let found = segment.find_by_timestamp(Timestamp::new(time), Offset::new(start)).expect("a lookup");
     found.map(|f| (Timestamp::to_raw(f.timestamp), f.offset.get()))
+}
+
+/// One message of an old format per record, `(offset, timestamp)`, each with the value `hello`; with a codec all in one
+/// wrapper.
+pub(crate) fn messages(magic: Magic, codec: Codec, records: &[(i64, i64)]) -> Bytes {
+    let options = LegacyOptions { magic, codec, ..LegacyOptions::default() };
+    let records: Vec<_> = records
+        .iter()
+        .map(|&(offset, time)| LegacyRecord {
+            offset: Offset::new(offset),
+            timestamp: Timestamp::from_raw(time),
+            key: None,
+            value: Some(b"hello"),
+        })
+        .collect();
+    let mut bytes = BytesMut::new();
+    encode(&options, &records, &mut bytes).expect("messages");
+    bytes.freeze()
+}
+
+/// (base offset, base of the segment, position) of a read, and its bytes.
+pub(crate) fn read(
+    segment: &Segment,
+    offset: i64,
+    max: usize,
+    end: Option<u64>,
+    min_one: bool,
+) -> Option<((i64, u64), usize)> {
+    let read = segment.read(Offset::new(offset), max, end, min_one).expect("a read");
+    read.map(|r| ((r.batch_base_offset.get(), r.position), r.region.len()))
 }

@@ -190,13 +190,17 @@ fn read(log: &Log, op: Fields<'_>) -> Answer {
 fn timestamp(log: &Log, op: Fields<'_>) -> Answer {
     let query = match op.need_long("timestamp")? {
         -1 => TimestampQuery::Latest,
-        // Nothing is tiered, so the earliest local offset is the earliest.
-        -2 | -4 => TimestampQuery::Earliest,
+        -2 => TimestampQuery::Earliest,
         -3 => TimestampQuery::Max,
-        -5 | -6 => return Ok(json!({"offset": -1, "timestamp": -1, "leaderEpoch": -1})),
+        -4 => TimestampQuery::EarliestLocal,
+        -5 => TimestampQuery::LatestTiered,
+        -6 => TimestampQuery::EarliestPendingUpload,
         at => TimestampQuery::At(Timestamp::new(at)),
     };
     let found = log.offset_for_timestamp(query)?;
+    if matches!(query, TimestampQuery::LatestTiered | TimestampQuery::EarliestPendingUpload) {
+        return Ok(json!({"offset": -1, "timestamp": -1, "leaderEpoch": -1}));
+    }
     Ok(found.map_or(Value::Null, |f| {
         json!({
             "offset": f.offset.get(),

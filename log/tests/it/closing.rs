@@ -1,0 +1,66 @@
+//! Closing, once and again, and what is refused afterwards.
+
+use std::sync::Arc;
+
+use kseg_format::{LeaderEpoch, Offset, Origin};
+use kseg_io_backends::{Call, Fault, Faulty};
+use kseg_log::{Isolation, LogDir, LogDirOptions, TopicPartition};
+
+use crate::support::*;
+
+#[test]
+fn log_edge_94_and_131_and_251_what_is_left_of_a_closed_log() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    lead(&log, 2, 1, 100);
+    log.close().expect("closed");
+    log.close().expect("a second close does nothing");
+    let append =
+        |log: &kseg_log::Log| log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client);
+    assert_eq!(kafka_name(append(&log)), "KafkaStorageException");
+    // The directory is as good as before.
+    let log = bench.open();
+    assert_eq!(lead(&log, 1, 1, 100).first_offset, Some(Offset::new(2)));
+    log.abandon();
+    assert_eq!(kafka_name(append(&log)), "KafkaStorageException");
+    assert_eq!(kafka_name(log.roll(None)), "KafkaStorageException");
+    assert_eq!(kafka_name(log.close()), "KafkaStorageException", "it was not closed in an orderly way");
+    assert!(log.read(Offset::ZERO, 1, Isolation::LogEnd, true).is_err());
+}
+
+#[test]
+fn an_abandoned_log_leaves_its_directory_without_a_marker() {
+    let bench = Bench::new(&[]);
+    let dir = LogDir::open(std::path::Path::new("/data"), LogDirOptions::new(bench.backend.clone()));
+    let dir = dir.expect("open");
+    let log = dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    lead(&log, 2, 1, 100);
+    log.flush(false).expect("flushed");
+    log.abandon();
+    let report = dir.shutdown().expect("stopped");
+    assert_eq!((report.clean, report.failed.len()), (false, 1));
+}
+
+#[test]
+fn log_edge_252_one_index_that_does_not_close_costs_the_marker_and_no_other_file() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[("internal.segment.bytes", "1000")]);
+    let dir = LogDir::open(
+        std::path::Path::new("/data"),
+        LogDirOptions { config: bench.config.clone(), ..LogDirOptions::new(bench.backend.clone()) },
+    );
+    let dir = dir.expect("open");
+    let log = dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    for _ in 0..15 {
+        lead(&log, 1, 1, 100);
+    }
+    log.flush(true).expect("flushed");
+    faulty.inject(Fault::on(Call::SetLen).role("index"));
+    let report = dir.shutdown().expect("stopped");
+    assert!(!report.clean && faulty.fired() == 1);
+    assert!(report.failed[0].1.to_string().contains(".index"), "{}", report.failed[0].1);
+    // The others are: the time index is cut to its entries.
+    assert!(bench.size_of(&name(10, "timeindex")).is_some_and(|len| len < 1000));
+    let dir = LogDir::open(std::path::Path::new("/data"), LogDirOptions::new(bench.backend.clone()));
+    assert!(!dir.expect("nobody holds the lock").was_clean());
+}
