@@ -41,6 +41,13 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// The first batch in `bytes` if it is whole, of magic 2, and its size field at most `limit`. `None` says nothing.
+    #[inline(always)]
+    pub(crate) fn whole_v2(bytes: &'a [u8], limit: i32) -> Option<Batch<'a>> {
+        let header = BatchHeader::usual(bytes.first_chunk()?, limit)?;
+        Some(Batch { header, bytes: bytes.get(..header.size())? })
+    }
+
     /// The fixed fields.
     #[inline]
     pub fn header(&self) -> &BatchHeader {

@@ -48,6 +48,17 @@ impl<'a> Batches<'a> {
         &self.bytes[self.position..]
     }
 
+    /// The next batch if it is whole and of magic 2. `None` says nothing.
+    #[inline(always)]
+    fn usual(&mut self) -> Option<Batch<'a>> {
+        let batch = Batch::whole_v2(self.bytes.get(self.position..)?, self.limit)?;
+        self.position += batch.as_bytes().len();
+        Some(batch)
+    }
+
+    /// The next batch, whatever it is. Returns another type than the iterator, so that the caller's batch stays in
+    /// registers.
+    #[inline(never)]
     fn step(&mut self) -> Result<Option<Batch<'a>>, DecodeError> {
         let rest = self.rest();
         if let Some(size) = rest.get(LENGTH..LOG_OVERHEAD) {
@@ -86,6 +97,9 @@ impl<'a> Iterator for Batches<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
+        }
+        if let Some(batch) = self.usual() {
+            return Some(Ok(batch));
         }
         let item = self.step().transpose();
         self.ended = !matches!(item, Some(Ok(_)));

@@ -11,7 +11,7 @@ use crate::compression;
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::legacy::read as legacy;
 use crate::number::Sequence;
-use crate::record::{Fault, RawRecord, Record, take_record};
+use crate::record::{Fault, RawRecord, Record, take_record, take_usual};
 
 pub use stream::RecordStream;
 
@@ -36,6 +36,18 @@ impl<'s> Records<'s> {
     pub(crate) fn new(inner: Inner<'s>) -> Records<'s> {
         Records { inner }
     }
+
+    /// The next record, whatever it is. Returns another type than the iterator, so that the caller's record stays in
+    /// registers.
+    #[inline(never)]
+    fn next_any(&mut self) -> Result<Option<Record<'s>>, DecodeError> {
+        match &mut self.inner {
+            Inner::V2(records) => records.next(),
+            Inner::Single(record) => record.next(),
+            Inner::Wrapped(records) => records.next(),
+        }
+        .transpose()
+    }
 }
 
 impl<'s> Iterator for Records<'s> {
@@ -43,11 +55,12 @@ impl<'s> Iterator for Records<'s> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.inner {
-            Inner::V2(records) => records.next(),
-            Inner::Single(record) => record.next(),
-            Inner::Wrapped(records) => records.next(),
+        if let Inner::V2(records) = &mut self.inner
+            && let Some(record) = records.next_usual()
+        {
+            return Some(Ok(record));
         }
+        self.next_any().transpose()
     }
 }
 
@@ -147,31 +160,50 @@ impl<'s> V2Records<'s> {
                 Err(fault) => return Some(self.fault(fault)),
             }
         }
-        self.end().and_then(Result::err)
+        self.end()
     }
 
     /// The next record with its deltas as they stand there; the end is checked as [`Records`] says.
     #[inline(always)]
     pub(crate) fn next_raw(&mut self) -> Option<Result<RawRecord<'s>, DecodeError>> {
+        match self.next_usual_raw() {
+            Some(record) => Some(Ok(record)),
+            None => self.next_any_raw().transpose(),
+        }
+    }
+
+    /// The next record if it is one that [`take_usual`] takes. `None` says nothing.
+    #[inline(always)]
+    fn next_usual_raw(&mut self) -> Option<RawRecord<'s>> {
         if self.left == 0 {
-            return self.end();
+            return None;
+        }
+        let record = take_usual(&mut self.data)?;
+        self.left -= 1;
+        Some(record)
+    }
+
+    #[inline(never)]
+    fn next_any_raw(&mut self) -> Result<Option<RawRecord<'s>>, DecodeError> {
+        if self.left == 0 {
+            return self.end().map_or(Ok(None), Err);
         }
         self.left -= 1;
         match take_record(&mut self.data) {
-            Ok(record) => Some(Ok(record)),
-            Err(fault) => Some(Err(self.fault(fault))),
+            Ok(record) => Ok(Some(record)),
+            Err(fault) => Err(self.fault(fault)),
         }
     }
 
     #[inline]
-    fn end(&mut self) -> Option<Result<RawRecord<'s>, DecodeError>> {
+    fn end(&mut self) -> Option<DecodeError> {
         if self.ended || self.data.is_empty() {
             return None;
         }
         self.ended = true;
         let place = self.place(self.data.len());
         let found = Found::Bytes(self.data.len() as u64);
-        Some(Err(DecodeError::invalid("end of the records", place, Expected::Bytes(0), found)))
+        Some(DecodeError::invalid("end of the records", place, Expected::Bytes(0), found))
     }
 
     #[cold]
@@ -201,18 +233,26 @@ impl<'s> V2Records<'s> {
         }
     }
 
-    #[inline(always)]
     fn next(&mut self) -> Option<Result<Record<'s>, DecodeError>> {
-        let raw = match self.next_raw()? {
-            Ok(raw) => raw,
-            Err(error) => return Some(Err(error)),
-        };
+        let raw = self.next_raw()?;
+        Some(raw.map(|raw| self.record(raw)))
+    }
+
+    /// The next record if it is one that [`take_usual`] takes. `None` says nothing.
+    #[inline(always)]
+    fn next_usual(&mut self) -> Option<Record<'s>> {
+        let raw = self.next_usual_raw()?;
+        Some(self.record(raw))
+    }
+
+    #[inline(always)]
+    fn record(&self, raw: RawRecord<'s>) -> Record<'s> {
         let sequence = if self.base_sequence >= 0 {
             Sequence::new(self.base_sequence).increment(raw.offset_delta).get()
         } else {
             -1
         };
-        Some(Ok(Record {
+        Record {
             offset: self.base_offset.wrapping_add(i64::from(raw.offset_delta)),
             timestamp: self.timestamp(raw.timestamp_delta),
             key: raw.key,
@@ -222,7 +262,7 @@ impl<'s> V2Records<'s> {
             sequence,
             size: raw.size,
             attributes: raw.attributes,
-        }))
+        }
     }
 }
 

@@ -64,8 +64,51 @@ fn take_long<const BYTES: usize>(input: &mut &[u8]) -> Result<u64, VarintFault> 
     Err(if input.len() < BYTES { VarintFault::End } else { VarintFault::Overlong })
 }
 
+/// Eight bytes, from which numbers of three bytes at most are taken without looking at their end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window(u64);
+
+impl Window {
+    /// The bytes from `at` on, if there are so many.
+    #[inline(always)]
+    #[expect(clippy::little_endian_bytes, reason = "the first byte is the lowest")]
+    pub(crate) fn at(bytes: &[u8], at: usize) -> Option<Window> {
+        bytes.get(at..)?.first_chunk().map(|word| Window(u64::from_le_bytes(*word)))
+    }
+
+    /// Takes a byte; `at` goes with it.
+    #[inline(always)]
+    pub(crate) fn byte(&mut self, at: &mut usize) -> u8 {
+        let byte = self.0 as u8;
+        self.0 >>= 8;
+        *at += 1;
+        byte
+    }
+
+    /// Takes a number, zig-zag still; `None` where it is longer than three bytes. Not more than eight bytes may be taken.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, at: &mut usize) -> Option<u32> {
+        let word = self.0;
+        if word & 0x80 == 0 {
+            self.0 = word >> 8;
+            *at += 1;
+            Some((word & 0x7f) as u32)
+        } else if word & 0x8000 == 0 {
+            self.0 = word >> 16;
+            *at += 2;
+            Some((word & 0x7f | word >> 1 & 0x3f80) as u32)
+        } else if word & 0x80_0000 == 0 {
+            self.0 = word >> 24;
+            *at += 3;
+            Some((word & 0x7f | word >> 1 & 0x3f80 | word >> 2 & 0x1f_c000) as u32)
+        } else {
+            None
+        }
+    }
+}
+
 #[inline(always)]
-const fn unzigzag32(raw: u32) -> i32 {
+pub(crate) const fn unzigzag32(raw: u32) -> i32 {
     (raw >> 1) as i32 ^ -((raw & 1) as i32)
 }
 
@@ -262,6 +305,17 @@ mod tests {
             let _ = i64_of(&bytes);
             let mut rest = &bytes[..];
             let _ = take_u32(&mut rest);
+        }
+
+        #[test]
+        fn a_window_takes_what_any_other_reader_takes(bytes in proptest::collection::vec(any::<u8>(), 8..12)) {
+            let mut at = 0;
+            let taken = Window::at(&bytes, 0).and_then(|mut window| window.take(&mut at));
+            match i32_of(&bytes) {
+                Ok((value, len @ 1..=3)) => prop_assert_eq!((taken.map(unzigzag32), at), (Some(value), len)),
+                _ => prop_assert_eq!(taken, None),
+            }
+            prop_assert!(Window::at(&bytes, bytes.len() - 7).is_none());
         }
 
         #[test]

@@ -99,7 +99,25 @@ impl BatchHeader {
         if size < (RECORDS - LOG_OVERHEAD) as i32 {
             return Err(small(size, RECORDS - LOG_OVERHEAD));
         }
-        Ok(BatchHeader {
+        Ok(BatchHeader::of_v2(bytes, size))
+    }
+
+    /// The header if it is of magic 2 and its size field from 49 to `limit`, and not so large that the batch's size would
+    /// not fit 32 bits.
+    #[inline(always)]
+    pub(super) fn usual(bytes: &[u8; RECORDS], limit: i32) -> Option<BatchHeader> {
+        let size = i32_at(bytes, LENGTH);
+        let largest = limit.min(i32::MAX - LOG_OVERHEAD as i32);
+        if bytes[MAGIC] != 2 || size < (RECORDS - LOG_OVERHEAD) as i32 || size > largest {
+            return None;
+        }
+        Some(BatchHeader::of_v2(bytes, size))
+    }
+
+    /// The fields of a header whose magic and size field have been looked at.
+    #[inline(always)]
+    fn of_v2(bytes: &[u8; RECORDS], size: i32) -> BatchHeader {
+        BatchHeader {
             magic: Magic::V2,
             size: LOG_OVERHEAD as u32 + size as u32,
             base_offset: i64_at(bytes, BASE_OFFSET),
@@ -113,7 +131,7 @@ impl BatchHeader {
             producer_epoch: i16_at(bytes, PRODUCER_EPOCH),
             base_sequence: i32_at(bytes, BASE_SEQUENCE),
             records_count: i32_at(bytes, RECORDS_COUNT),
-        })
+        }
     }
 
     #[cold]
