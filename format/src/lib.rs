@@ -79,6 +79,6 @@ pub use record::{Header, Headers, OwnedHeader, OwnedRecord, Record};
 pub use records::{RecordStream, Records};
 pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};
 pub use validate::{
-    Assigned, BatchFault, LeaderRules, Levels, Origin, RecordFault, RecordFaultKind, Rejections,
-    ValidationError, assign_offsets,
+    Assigned, BatchFault, LeaderRules, Levels, Origin, RecordFault, RecordFaultKind, Rejections, ScanError,
+    ScanRules, Scanned, ValidationError, assign_offsets, scan_append,
 };

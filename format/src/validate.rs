@@ -16,12 +16,14 @@
 mod error;
 mod fault;
 mod rules;
+mod scan;
 
 use bytes::BytesMut;
 
 pub use error::{RecordFault, RecordFaultKind, ValidationError};
 pub use fault::{BatchFault, Rejections};
 pub use rules::{Assigned, LeaderRules, Levels, Origin};
+pub use scan::{ScanError, ScanRules, Scanned, scan_append};
 
 use crate::batch::Batch;
 use crate::batch::builder::{BatchOptions, Producer, RecordBatchBuilder};

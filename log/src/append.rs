@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use kseg_format::{
     Assigned, Batch, BatchMut, Batches, Codec, LeaderEpoch, LeaderRules, Levels, Magic, Offset, Origin,
-    Timestamp, TimestampType, assign_offsets,
+    ScanError, ScanRules, Timestamp, TimestampType, assign_offsets, scan_append,
 };
 use kseg_segment::{Segment, roll_reason};
 
@@ -241,89 +241,51 @@ impl Inner {
         leader_epoch: LeaderEpoch,
     ) -> Result<Option<Analysis>> {
         let now_ms = self.clock.now_ms();
-        let mut seen: Option<Analysis> = None;
-        let mut monotonic = true;
-        let mut walk = Batches::new(batches);
-        loop {
-            let position = walk.position();
-            let decode = |source| Error::Decode { dir: self.dir.clone(), position, source };
-            let Some(batch) = walk.next() else { break };
-            let batch = batch.map_err(decode)?;
-            let header = *batch.header();
-            let epoch = header.leader_epoch();
-            if origin == Origin::RaftLeader && epoch != Some(leader_epoch) {
-                let what = format!("a batch of leader epoch {}", LeaderEpoch::to_raw(epoch));
-                return Err(Error::InvalidRecord {
-                    dir: self.dir.clone(),
-                    expected: format!("epoch {leader_epoch}"),
-                    found: what,
-                });
+        let batch_size_max = u64::try_from(config.max_message_bytes).unwrap_or(0);
+        let scanned = scan_append(batches, &ScanRules { origin, leader_epoch, batch_size_max })
+            .map_err(|error| self.scan_error(error))?;
+        Ok(scanned.map(|scanned| Analysis {
+            first_offset: scanned.first_offset,
+            first_batch_last: scanned.first_batch_last,
+            last_offset: scanned.last_offset,
+            max_timestamp: scanned.max_timestamp,
+            valid_bytes: scanned.valid_bytes,
+            source_codec: scanned.source_codec,
+            log_append_time: None,
+            leader_epoch: scanned.leader_epoch,
+            any_producer: scanned.any_producer,
+            now_ms,
+        }))
+    }
+
+    /// The log's error for a batch that keeps an append from being made.
+    #[cold]
+    fn scan_error(&self, error: ScanError) -> Error {
+        let dir = self.dir.clone();
+        let invalid =
+            |expected: String, found: String| Error::InvalidRecord { dir: self.dir.clone(), expected, found };
+        match error {
+            ScanError::Decode { position, source } => Error::Decode { dir, position, source },
+            ScanError::LeaderEpoch { expected, found, .. } => {
+                let found = format!("a batch of leader epoch {}", LeaderEpoch::to_raw(found));
+                invalid(format!("epoch {expected}"), found)
             }
-            if origin == Origin::Client
-                && header.magic() == Magic::V2
-                && header.base_offset() != Some(Offset::ZERO)
-            {
-                let found = header.base_offset().map_or(String::new(), |o| o.to_string());
-                return Err(Error::InvalidRecord {
-                    dir: self.dir.clone(),
-                    expected: "base offset 0".into(),
-                    found: format!("base offset {found}"),
-                });
+            ScanError::BaseOffset { found, .. } => {
+                invalid("base offset 0".into(), format!("base offset {found}"))
             }
-            if origin == Origin::Replication && epoch > Some(leader_epoch) {
-                break;
+            ScanError::LastOffset { found, .. } => {
+                let expected = "a last offset at or above the base offset";
+                invalid(expected.into(), format!("last offset {found}"))
             }
-            if let Some(seen) = &seen {
-                monotonic &= header.last_offset() > seen.last_offset;
-            } else {
-                monotonic = header.last_offset().get() > -1;
+            ScanError::TooLarge { size, limit, .. } => {
+                Error::RecordTooLarge { dir, size, limit: i32::try_from(limit).unwrap_or(i32::MAX) }
             }
-            let size = header.size();
-            if origin != Origin::Replication
-                && size as u64 > u64::try_from(config.max_message_bytes).unwrap_or(0)
-            {
-                let limit = config.max_message_bytes;
-                return Err(Error::RecordTooLarge { dir: self.dir.clone(), size, limit });
+            ScanError::OutOfOrder { position, last_offset, .. } => {
+                Error::OffsetsOutOfOrder { dir, position, last_offset }
             }
-            if header.base_offset().is_some_and(|base| header.last_offset() < base) {
-                let (expected, found) = ("a last offset at or above the base offset", header.last_offset());
-                return Err(Error::InvalidRecord {
-                    dir: self.dir.clone(),
-                    expected: expected.into(),
-                    found: format!("last offset {found}"),
-                });
-            }
-            batch.verify().map_err(decode)?;
-            let codec = header.codec().map_err(decode)?;
-            let seen = seen.get_or_insert(Analysis {
-                first_offset: if header.magic() == Magic::V2 { header.base_offset() } else { None },
-                first_batch_last: header.last_offset(),
-                last_offset: header.last_offset(),
-                max_timestamp: None,
-                valid_bytes: 0,
-                source_codec: Codec::None,
-                log_append_time: None,
-                leader_epoch: if header.magic() == Magic::V2 { epoch } else { None },
-                any_producer: false,
-                now_ms,
-            });
-            seen.any_producer |= header.producer_id().is_some();
-            if epoch != seen.leader_epoch {
-                seen.leader_epoch = None;
-            }
-            seen.last_offset = header.last_offset();
-            seen.max_timestamp = seen.max_timestamp.max(header.max_timestamp());
-            seen.valid_bytes = walk.position();
-            if codec != Codec::None {
-                seen.source_codec = codec;
-            }
-            let given = matches!(origin, Origin::Replication | Origin::RaftLeader);
-            if given && !monotonic {
-                let (dir, last_offset) = (self.dir.clone(), header.last_offset());
-                return Err(Error::OffsetsOutOfOrder { dir, position, last_offset });
-            }
+            // What is new in the format is named by itself.
+            other => invalid("batches that can be appended".into(), other.to_string()),
         }
-        Ok(seen)
     }
 
     /// Given offsets must begin at or above the log end offset.

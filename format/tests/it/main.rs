@@ -19,5 +19,6 @@ mod legacy;
 mod owned;
 mod properties;
 mod records;
+mod scan;
 mod support;
 mod validate;

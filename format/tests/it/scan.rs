@@ -1,0 +1,90 @@
+//! The first look at an append.
+
+use bytes::BytesMut;
+use kseg_format::{
+    BatchMut, BatchOptions, Codec, LeaderEpoch, Offset, Origin, ScanError, ScanRules, Scanned, Timestamp,
+    scan_append,
+};
+
+use crate::support::{at, forge, three};
+
+fn rules(origin: Origin) -> ScanRules {
+    ScanRules { origin, leader_epoch: LeaderEpoch::new(3), batch_size_max: 100 }
+}
+
+/// Three records from `base` on under this leader epoch: 88 bytes.
+fn batch(base: i64, epoch: i32) -> BytesMut {
+    let mut bytes = three(at(base));
+    BatchMut::parse(&mut bytes).unwrap().set_leader_epoch(LeaderEpoch::from_raw(epoch)).unwrap();
+    bytes
+}
+
+fn name(bytes: &[u8], rules: ScanRules) -> (usize, &'static str) {
+    let error = scan_append(bytes, &rules).unwrap_err();
+    (error.position(), error.kafka_name())
+}
+
+#[test]
+fn what_is_told_of_a_follower_s_batches() {
+    let mut bytes = [batch(5, 3), batch(9, 2)].concat();
+    let whole = bytes.len();
+    bytes.extend_from_slice(&batch(12, 3)[..60]);
+    let told = Scanned {
+        first_offset: Some(Offset::new(5)),
+        first_batch_last: Offset::new(7),
+        last_offset: Offset::new(11),
+        max_timestamp: Some(Timestamp::new(12)),
+        valid_bytes: whole,
+        source_codec: Codec::None,
+        leader_epoch: None,
+        any_producer: false,
+    };
+    assert_eq!(scan_append(&bytes, &rules(Origin::Replication)), Ok(Some(told)));
+    assert_eq!(scan_append(&bytes[..60], &rules(Origin::Replication)), Ok(None));
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let bytes = three(BatchOptions { codec, ..at(0) });
+        let seen = scan_append(&bytes, &ScanRules { batch_size_max: 1000, ..rules(Origin::Client) });
+        assert_eq!(seen.unwrap().unwrap().source_codec, codec);
+    }
+}
+
+#[test]
+fn format_edge_90_newer_epochs_are_left_out_with_all_behind_them() {
+    let bytes = [batch(0, 3), batch(3, 5), batch(6, 3)].concat();
+    let seen = scan_append(&bytes, &rules(Origin::Replication)).unwrap().unwrap();
+    assert_eq!((seen.last_offset.get(), seen.leader_epoch.unwrap().get()), (2, 3));
+    assert_eq!(scan_append(&batch(0, 4), &rules(Origin::Replication)), Ok(None));
+    // Nobody else is held against the epoch but the leader of the metadata log, which gives it.
+    assert!(scan_append(&batch(0, 4), &rules(Origin::Coordinator)).unwrap().is_some());
+    assert_eq!(name(&batch(0, 4), rules(Origin::RaftLeader)), (0, "InvalidRecordException"));
+    assert!(scan_append(&batch(0, 3), &rules(Origin::RaftLeader)).unwrap().is_some());
+}
+
+#[test]
+fn format_edge_87_88_91_and_92_faults_and_their_order() {
+    let two = |second: BytesMut| [batch(0, 3), second].concat();
+    let size = batch(0, 3).len();
+    for origin in [Origin::Replication, Origin::RaftLeader] {
+        assert_eq!(name(&two(batch(0, 3)), rules(origin)), (size, "OffsetsOutOfOrderException"));
+        let below = forge(&batch(0, 3), |bytes| bytes[..8].copy_from_slice(&(-3i64).to_be_bytes()));
+        assert_eq!(name(&below, rules(origin)), (0, "OffsetsOutOfOrderException"));
+    }
+    assert!(scan_append(&two(batch(0, 3)), &rules(Origin::Client)).is_ok());
+
+    let mut wrong = batch(5, 3);
+    wrong[40] ^= 1;
+    let small = |origin| ScanRules { batch_size_max: 87, ..rules(origin) };
+    assert_eq!(name(&wrong, small(Origin::Client)), (0, "InvalidRecordException"));
+    assert_eq!(name(&wrong, small(Origin::Coordinator)), (0, "RecordTooLargeException"));
+    assert_eq!(name(&wrong, small(Origin::Replication)), (0, "CorruptRecordException"));
+    assert_eq!(name(&two(wrong), rules(Origin::Replication)), (size, "CorruptRecordException"));
+
+    let backwards = forge(&batch(5, 3), |bytes| bytes[23..27].copy_from_slice(&(-2i32).to_be_bytes()));
+    let error = scan_append(&backwards, &rules(Origin::Replication)).unwrap_err();
+    let expected = ScanError::LastOffset { position: 0, base: Offset::new(5), found: Offset::new(3) };
+    assert_eq!(error, expected);
+    assert_eq!(
+        error.to_string(),
+        "the batch at byte 0: last offset: expected at least the base offset 5, found 3"
+    );
+}
