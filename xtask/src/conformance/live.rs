@@ -10,14 +10,14 @@ use super::differences::NOT_RUN;
 use super::golden::{Verdict, temporary, told, verdict};
 use super::oracle::{Oracle, kafka};
 use super::story::{self, Story};
-use super::{Asked, broker, dump, random};
+use super::{Asked, broker, dump, random, random_clean};
 use crate::{Outcome, shell};
 
 /// Operations of a random story.
 const RANDOM_LENGTH: u32 = 150;
 
 /// What the live part consists of.
-pub(crate) const PARTS: &[&str] = &["stories", "random", "dump-tool", "broker"];
+pub(crate) const PARTS: &[&str] = &["stories", "random", "random-clean", "dump-tool", "broker"];
 
 /// Every story, or one; without a name also the dump tool and the broker.
 ///
@@ -42,13 +42,16 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
         }
     }
     if only.is_none() {
-        let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).filter(|_| wanted("random")).collect();
-        for (seed, found) in
-            seeds.iter().zip(side_by_side(&seeds, |seed| random::story(*seed, RANDOM_LENGTH)))
-        {
-            let found = found?;
-            println!("live   random-{seed:<27} {}", if found.is_empty() { "agrees" } else { "DIFFERS" });
-            failed.extend(found);
+        type Story = fn(u64, u32) -> Result<Vec<String>, String>;
+        let kinds: [(&str, Story); 2] = [("random", random::story), ("random-clean", random_clean::story)];
+        for (kind, story) in kinds.into_iter().filter(|(kind, _)| wanted(kind)) {
+            let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).collect();
+            for (seed, found) in seeds.iter().zip(side_by_side(&seeds, |seed| story(*seed, RANDOM_LENGTH))) {
+                let found = found?;
+                let name = format!("{kind}-{seed}");
+                println!("live   {name:<34} {}", if found.is_empty() { "agrees" } else { "DIFFERS" });
+                failed.extend(found);
+            }
         }
         type Part<'a> = (&'a str, &'a dyn Fn() -> Outcome);
         let parts: [Part<'_>; 2] = [("dump-tool", &|| dump::run()), ("broker", &|| broker::run(asked.lines))];

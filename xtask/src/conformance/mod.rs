@@ -13,6 +13,7 @@ mod golden;
 mod live;
 mod oracle;
 mod random;
+mod random_clean;
 mod story;
 
 use crate::flags::Flags;
@@ -20,9 +21,9 @@ use crate::{Outcome, shell};
 
 pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and folders, then a live one
   --story NAME       one story only (and nothing besides stories)
-  --random N         how many random stories (default 12)
+  --random N         how many random stories of each kind (default 12)
   --seed N           the number of the first of them (default 1)
-  --part NAME        one part of the live ones: stories, random, dump-tool or broker
+  --part NAME        one part of the live ones: stories, random, random-clean, dump-tool or broker
   --lines N          how many lines a partition the broker is given, from the texts under /usr/share/doc
                      (default: this workspace's own text)
   --skip-live        leaves out what needs Java

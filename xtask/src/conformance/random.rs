@@ -4,7 +4,7 @@
 //! Marks and truncations stay at ends of batches: inside one, kseg means to differ (row 6 of the table).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -22,30 +22,30 @@ const START: i64 = 1_700_000_000_000;
 
 /// Repeatable numbers, spread well enough for choosing (xorshift64*).
 #[derive(Debug)]
-struct Chance(u64);
+pub(super) struct Chance(u64);
 
 impl Chance {
-    fn new(seed: u64) -> Chance {
+    pub(super) fn new(seed: u64) -> Chance {
         Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     /// A number below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % bound.max(1)
     }
 
-    fn long(&mut self, bound: i64) -> i64 {
+    pub(super) fn long(&mut self, bound: i64) -> i64 {
         i64::try_from(self.below(u64::try_from(bound).unwrap_or(1))).unwrap_or(0)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
+    pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         let n = self.below(of.len() as u64);
         of.get(usize::try_from(n).unwrap_or(0))
     }
@@ -98,7 +98,15 @@ pub(crate) fn story(seed: u64, length: u32) -> Result<Vec<String>, String> {
     making.put(json!({"op": "files"}))?;
     let Making { oracle, story, answers, .. } = making;
     drop(oracle);
-    let verdict = verdict(&story, &answers, folder.path())?;
+    judged(&story, &answers, folder.path())
+}
+
+/// Plays a story to kseg. Where it differs from Kafka's answers and what Kafka left, the story is kept and named.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub(super) fn judged(story: &Story, answers: &[Value], left: &Path) -> Result<Vec<String>, String> {
+    let verdict = verdict(story, answers, left)?;
     if verdict.agrees == Some(View::Whole) {
         return Ok(Vec::new());
     }

@@ -1,0 +1,276 @@
+//! Random stories of compaction: many producers with and without transactions, tombstones, records without keys, rounds of
+//! the cleaner with large and with small maps, crashes and truncations between them.
+//!
+//! Nothing is compressed: what a rebuilt batch takes depends on the library, and with it positions and index entries. Index
+//! files are large enough for every round (row 8 of the table), transactions begin behind the log start (row 9), and
+//! marks lie at ends of batches that no round has touched (row 6).
+
+use serde_json::{Map, Value, json};
+
+use super::golden::temporary;
+use super::oracle::Oracle;
+use super::random::{Chance, PREFIX, judged};
+use super::story::Story;
+use crate::replay::base64;
+
+const START: i64 = 1_700_000_000_000;
+const PRODUCERS: usize = 5;
+const KEYS: u64 = 9;
+
+/// A producer as the story knows it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Producer {
+    epoch: i64,
+    sequence: i64,
+    /// Uses transactions.
+    transactional: bool,
+    open: bool,
+}
+
+/// A story in the making.
+struct Making {
+    chance: Chance,
+    oracle: Oracle,
+    place: String,
+    story: Story,
+    answers: Vec<Value>,
+    producers: [Producer; PRODUCERS],
+    /// Markers carry the next epoch (KIP-890).
+    version_2: bool,
+    config: Value,
+    end: i64,
+    active: i64,
+    dirty: i64,
+    stable: i64,
+    /// Offset of the last marker.
+    marked: i64,
+    now: i64,
+    written: u64,
+}
+
+/// Makes the story of `seed` and plays it. Where they differ, the story is kept and named.
+///
+/// # Errors
+/// The oracle ends, or a file cannot be written.
+pub(crate) fn story(seed: u64, length: u32) -> Result<Vec<String>, String> {
+    let folder = temporary()?;
+    let mut chance = Chance::new(seed.wrapping_add(1 << 32));
+    let mut producers = [Producer::default(); PRODUCERS];
+    for producer in producers.iter_mut().skip(1) {
+        producer.transactional = chance.one_in(2);
+    }
+    let version_2 = chance.one_in(3);
+    let config = config(&mut chance);
+    let mut making = Making {
+        chance,
+        oracle: Oracle::start(&["replay"])?,
+        place: folder.path().to_string_lossy().into_owned(),
+        story: Story { name: format!("{PREFIX}clean-{seed}"), lines: Vec::new() },
+        answers: Vec::new(),
+        producers,
+        version_2,
+        config,
+        end: 0,
+        active: 0,
+        dirty: 0,
+        stable: 0,
+        marked: -1,
+        now: START,
+        written: 0,
+    };
+    making.open(true, 0)?;
+    for _ in 0..length {
+        making.step()?;
+    }
+    making.clean()?;
+    making.put(json!({"op": "aborted", "from": 0, "to": making.end}))?;
+    making.put(json!({"op": "sleep", "ms": 60_000}))?;
+    making.put(json!({"op": "close"}))?;
+    making.put(json!({"op": "files"}))?;
+    let Making { oracle, story, answers, .. } = making;
+    drop(oracle);
+    judged(&story, &answers, folder.path())
+}
+
+fn config(chance: &mut Chance) -> Value {
+    let mut config = Map::new();
+    let mut set = |key: &str, value: i64| {
+        config.insert(key.to_owned(), Value::String(value.to_string()));
+    };
+    set("internal.segment.bytes", 300 + chance.long(1500));
+    set("index.interval.bytes", chance.long(400));
+    set("segment.index.bytes", 8192);
+    set("file.delete.delay.ms", if chance.one_in(2) { 0 } else { 1000 });
+    set("delete.retention.ms", 500 + chance.long(4000));
+    if chance.one_in(4) {
+        config.insert("message.timestamp.type".to_owned(), Value::from("LogAppendTime"));
+    }
+    if chance.one_in(5) {
+        config.insert("preallocate".to_owned(), Value::from("true"));
+    }
+    Value::Object(config)
+}
+
+impl Making {
+    /// Puts one operation to Kafka.
+    fn put(&mut self, op: Value) -> Result<Value, String> {
+        let line = op.to_string();
+        let answer = self.oracle.ask(&line.replace("$DIR", &self.place))?;
+        self.story.lines.push(line);
+        self.answers.push(answer.clone());
+        if let Some(now) = answer.pointer("/ok/now").and_then(Value::as_i64) {
+            self.now = now;
+        }
+        Ok(answer)
+    }
+
+    fn open(&mut self, clean: bool, recovery_point: i64) -> Result<(), String> {
+        let config = self.config.clone();
+        self.put(json!({
+            "op": "open", "dir": "$DIR/random-0", "config": config, "clean": clean,
+            "recoveryPoint": recovery_point, "now": self.now,
+        }))?;
+        self.look()
+    }
+
+    fn look(&mut self) -> Result<(), String> {
+        self.put(json!({"op": "highWatermark", "offset": self.end + 1}))?;
+        let op = json!({"op": "state", "indexes": self.chance.one_in(2)});
+        let state = self.put(op)?;
+        let number = |name: &str| state["ok"][name].as_i64();
+        self.end = number("logEnd").unwrap_or(self.end);
+        self.stable = number("lastStable").unwrap_or(self.stable);
+        self.dirty = self.dirty.min(self.end);
+        let last = state["ok"]["segments"].as_array().and_then(|s| s.last()).cloned();
+        self.active = last.and_then(|s| s["base"].as_i64()).unwrap_or(self.active);
+        Ok(())
+    }
+
+    fn records(&mut self) -> Vec<Value> {
+        let count = 1 + self.chance.below(4);
+        (0..count)
+            .map(|_| {
+                let key = base64(format!("key{}", self.chance.below(KEYS)).as_bytes());
+                let key = if self.chance.one_in(25) { Value::Null } else { Value::from(key) };
+                let size = usize::try_from(self.chance.below(80)).unwrap_or(0);
+                self.written += 1;
+                let value = base64(&[format!("{}-", self.written).as_bytes(), &vec![b'v'; size]].concat());
+                let value = if self.chance.one_in(6) { Value::Null } else { Value::from(value) };
+                json!({"timestamp": self.now - 2000 + self.chance.long(4000), "key": key, "value": value})
+            })
+            .collect()
+    }
+
+    /// A batch of one of the producers; number 0 writes without an id.
+    fn append(&mut self) -> Result<(), String> {
+        let number = usize::try_from(self.chance.below(PRODUCERS as u64)).unwrap_or(0);
+        let records = self.records();
+        let mut batch = json!({"records": records});
+        let producer = self.producers[number];
+        if number > 0 {
+            batch["producerId"] = json!(number);
+            batch["producerEpoch"] = json!(producer.epoch);
+            batch["baseSequence"] = json!(producer.sequence);
+            if producer.transactional {
+                batch["transactional"] = json!(true);
+            }
+        }
+        let answer = self.put(json!({"op": "append", "epoch": 0, "batch": batch}))?;
+        if let Some(last) = answer["ok"]["last"].as_i64().filter(|last| *last >= 0) {
+            self.end = self.end.max(last + 1);
+            self.producers[number].sequence += records.len() as i64;
+            self.producers[number].open = producer.transactional;
+        }
+        Ok(())
+    }
+
+    fn end_transaction(&mut self) -> Result<(), String> {
+        let open: Vec<usize> = (0..PRODUCERS).filter(|n| self.producers[*n].open).collect();
+        let number = match self.chance.pick(&open) {
+            Some(number) => *number,
+            // A marker of nothing, now and then.
+            None if self.chance.one_in(4) => 1,
+            None => return Ok(()),
+        };
+        let kind = if self.chance.one_in(2) { "commit" } else { "abort" };
+        let epoch = self.producers[number].epoch + i64::from(self.version_2);
+        let marker = json!({
+            "kind": kind, "producerId": number, "producerEpoch": epoch, "timestamp": self.now, "coordinatorEpoch": 0,
+        });
+        let version = if self.version_2 { 2 } else { 0 };
+        let answer = self.put(json!({
+            "op": "append", "epoch": 0, "origin": "coordinator", "marker": marker, "transactionVersion": version,
+        }))?;
+        if answer.get("ok").is_some() {
+            self.marked = self.end;
+            self.end += 1;
+            let producer = &mut self.producers[number];
+            producer.open = false;
+            if epoch != producer.epoch {
+                (producer.epoch, producer.sequence) = (epoch, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// A round up to the last stable offset, from where the last one ended.
+    fn clean(&mut self) -> Result<(), String> {
+        self.look()?;
+        let uncleanable = self.stable.min(self.active);
+        if self.dirty > uncleanable {
+            self.dirty = 0;
+        }
+        let mut op = json!({"op": "clean", "dirty": self.dirty, "uncleanable": uncleanable});
+        if self.chance.one_in(3) {
+            op["mapBytes"] = json!(24 * (3 + self.chance.below(9)));
+        }
+        let answer = self.put(op)?;
+        if let Some(next) = answer["ok"]["nextDirty"].as_i64().filter(|next| *next > 0) {
+            self.dirty = next;
+        }
+        self.look()?;
+        let read =
+            json!({"op": "read", "offset": 0, "max": 1 << 20, "records": true, "isolation": "committed"});
+        self.put(read)?;
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        match self.chance.below(40) {
+            0..=17 => self.append()?,
+            18..=23 => self.end_transaction()?,
+            24..=27 => drop(self.put(json!({"op": "roll"}))?),
+            28..=32 => self.clean()?,
+            33 | 34 => {
+                let op = json!({"op": "sleep", "ms": 1 + self.chance.long(3000)});
+                self.put(op)?;
+            }
+            35 => {
+                let op = json!({"op": "timestamp", "timestamp": self.now - 3000 + self.chance.long(4000)});
+                self.put(op)?;
+            }
+            36 => {
+                let offset = self.chance.long(self.end + 1);
+                self.put(json!({"op": "read", "offset": offset, "max": 2000, "records": true}))?;
+            }
+            37 => {
+                self.put(json!({"op": "close"}))?;
+                self.open(true, 1 << 40)?;
+            }
+            38 => {
+                self.put(json!({"op": "abandon"}))?;
+                self.open(false, 0)?;
+            }
+            39 if self.marked < self.active => {
+                // The active segment's batches go; were a marker among them, its transaction would be open again though a
+                // round has dropped its data.
+                let to = self.active;
+                self.put(json!({"op": "truncate", "offset": to}))?;
+                self.producers.iter_mut().for_each(|p| p.open = false);
+                self.look()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
