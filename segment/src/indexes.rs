@@ -1,5 +1,8 @@
 //! A segment's two index files: opened when first used, mapped, resized.
 //!
+//! A mapped file needs no descriptor, so none is kept: it is opened again to change its length. A process may have as many
+//! logs as it has descriptors, and their indexes beside them.
+//!
 //! The number of entries is not stored in the file: a new file has none, an existing one is taken to be full, as in
 //! Kafka (`AbstractIndex`); whoever opens an existing file checks what it holds (see `lookup.rs`).
 
@@ -89,13 +92,19 @@ impl Index for TimeIndex<MapRegion> {
 /// An index file that is opened when it is needed (`LazyIndex`).
 #[derive(Debug)]
 pub(crate) struct Lazy<I> {
+    backend: Arc<dyn Backend>,
     path: PathBuf,
-    open: Option<(Arc<dyn RawFile>, I)>,
+    open: Option<I>,
 }
 
 impl<I: Index> Lazy<I> {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Lazy { path, open: None }
+    pub(crate) fn new(backend: Arc<dyn Backend>, path: PathBuf) -> Self {
+        Lazy { backend, path, open: None }
+    }
+
+    /// The file, which is there.
+    fn file(&self) -> Result<Arc<dyn RawFile>> {
+        Ok(self.backend.open(&self.path, OpenHow::Write)?)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -104,12 +113,13 @@ impl<I: Index> Lazy<I> {
 
     #[inline]
     pub(crate) fn get(&self) -> Option<&I> {
-        self.open.as_ref().map(|(_, index)| index)
+        self.open.as_ref()
     }
 
     /// Opens the file, or makes it with room for `size_max` bytes of entries. Returns whether it existed.
-    pub(crate) fn open(&mut self, backend: &dyn Backend, base: Offset, size_max: u32) -> Result<bool> {
+    pub(crate) fn open(&mut self, base: Offset, size_max: u32) -> Result<bool> {
         debug_assert!(self.open.is_none());
+        let backend = &*self.backend;
         let existed = backend.names().stat(&self.path)?.is_some();
         let file = backend.open(&self.path, OpenHow::Create)?;
         let len = if existed {
@@ -129,39 +139,39 @@ impl<I: Index> Lazy<I> {
             len
         };
         let entries = if existed { entries_in(len, I::ENTRY_LEN) } else { 0 };
-        let region = map(&*file, len)?;
-        self.open = Some((file, I::build(base, region, entries)));
+        self.open = Some(I::build(base, map(&*file, len)?, entries));
         Ok(existed)
     }
 
     /// Gives the file room for `size` bytes of entries, rounded down to whole entries and never below those in use;
     /// keeps the entries.
     pub(crate) fn resize(&mut self, base: Offset, size: usize) -> Result<()> {
-        let Some((file, index)) = self.open.take() else { return Ok(()) };
+        let Some(index) = &self.open else { return Ok(()) };
         let used = index.used();
         let len = round_down(size, I::ENTRY_LEN).max(used * I::ENTRY_LEN);
-        if len == index.on().len() && file.len()? == len as u64 {
-            self.open = Some((file, index));
+        if len == index.on().len() && self.file_len()? == Some(len as u64) {
             return Ok(());
         }
+        let file = self.file()?;
         // The mapping goes first: nothing may be mapped behind the end of a file.
-        drop(index);
+        self.open = None;
         file.submit(Op::SetLen { len: len as u64 }).wait().result?;
-        let region = map(&*file, len as u64)?;
-        self.open = Some((file, I::build(base, region, used)));
+        self.open = Some(I::build(base, map(&*file, len as u64)?, used));
         Ok(())
     }
 
     /// Drops all entries and gives the file room for `size` bytes of them; what was in it is gone, not overwritten.
     pub(crate) fn reset(&mut self, base: Offset, size: usize) -> Result<()> {
-        let Some((file, index)) = self.open.take() else { return Ok(()) };
-        drop(index);
+        if self.open.is_none() {
+            return Ok(());
+        }
+        let file = self.file()?;
+        self.open = None;
         let len = round_down(size, I::ENTRY_LEN) as u64;
         for len in [0, len] {
             file.submit(Op::SetLen { len }).wait().result?;
         }
-        let region = map(&*file, len)?;
-        self.open = Some((file, I::build(base, region, 0)));
+        self.open = Some(I::build(base, map(&*file, len)?, 0));
         Ok(())
     }
 
@@ -172,40 +182,46 @@ impl<I: Index> Lazy<I> {
 
     /// Whether the file holds whole entries and nothing behind them.
     pub(crate) fn is_whole(&self) -> Result<bool> {
-        match &self.open {
-            Some((file, _)) => Ok(file.len()?.is_multiple_of(I::ENTRY_LEN as u64)),
-            None => Ok(true),
+        if self.open.is_none() {
+            return Ok(true);
         }
+        Ok(self.file_len()?.is_some_and(|len| len.is_multiple_of(I::ENTRY_LEN as u64)))
+    }
+
+    /// The file's length; `None` where it is gone.
+    fn file_len(&self) -> Result<Option<u64>> {
+        Ok(self.backend.names().stat(&self.path)?.map(|stat| stat.len))
     }
 
     /// Makes the file's length and contents durable, after it has been cut.
     pub(crate) fn sync(&self) -> Result<()> {
-        if let Some((file, _)) = &self.open {
-            file.submit(Op::Flush { metadata: true }).wait().result?;
+        if self.open.is_some() {
+            self.file()?.submit(Op::Flush { metadata: true }).wait().result?;
         }
         Ok(())
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
-        if let Some((file, index)) = &self.open {
+        if let Some(index) = &self.open {
             // msync writes the pages and, by way of the file's fsync, its length; an empty file has no page.
             if index.on().len() > 0 {
                 index.on().flush()?;
             } else {
-                file.submit(Op::Flush { metadata: false }).wait().result?;
+                self.file()?.submit(Op::Flush { metadata: false }).wait().result?;
             }
         }
         Ok(())
     }
 
-    /// Unmaps and lets go of the file without a write.
+    /// Unmaps the file without a write.
     pub(crate) fn release(&mut self) {
         self.open = None;
     }
 
     /// Renames the file. One that is missing, because it was never opened or somebody removed it, is no error: it can be made
     /// again from the batches.
-    pub(crate) fn rename(&mut self, backend: &dyn Backend, to: &Path) -> Result<()> {
+    pub(crate) fn rename(&mut self, to: &Path) -> Result<()> {
+        let backend = &*self.backend;
         if backend.names().stat(&self.path)?.is_some() {
             backend.names().rename(&self.path, to)?;
         }

@@ -436,7 +436,7 @@ impl Segment {
         if indexes.offset.get().is_some() {
             return Ok(());
         }
-        let existed = indexes.offset.open(&*self.backend, self.base, self.config.index_size_max)?;
+        let existed = indexes.offset.open(self.base, self.config.index_size_max)?;
         let missing = !existed && self.size() > 0;
         if missing || (existed && !self.offset_index_is_sound(indexes)?) {
             self.rebuild_into(indexes)?;
@@ -451,7 +451,7 @@ impl Segment {
         if indexes.time.get().is_some() {
             return Ok(());
         }
-        let existed = indexes.time.open(&*self.backend, self.base, self.config.index_size_max)?;
+        let existed = indexes.time.open(self.base, self.config.index_size_max)?;
         let missing = !existed && self.size() > 0;
         if missing || (existed && !self.time_index_is_sound(indexes)?) {
             self.open_offset_index(indexes)?;

@@ -254,10 +254,10 @@ impl Segment {
         let mut indexes = self.indexes_mut();
         let size = self.config.index_size_max;
         if indexes.offset.get().is_none() {
-            indexes.offset.open(&*self.backend, self.base, size)?;
+            indexes.offset.open(self.base, size)?;
         }
         if indexes.time.get().is_none() {
-            indexes.time.open(&*self.backend, self.base, size)?;
+            indexes.time.open(self.base, size)?;
         }
         indexes.offset.reset(self.base, size as usize)?;
         indexes.time.reset(self.base, size as usize)

@@ -166,13 +166,13 @@ impl Segment {
         let path = |kind| dir.join(file_name(base, kind, suffix));
         Segment {
             base,
-            backend,
+            backend: backend.clone(),
             config,
             log,
             fullness: Fullness::new(),
             indexes: RwLock::new(Indexes {
-                offset: Lazy::new(path(FileKind::OffsetIndex)),
-                time: Lazy::new(path(FileKind::TimeIndex)),
+                offset: Lazy::new(backend.clone(), path(FileKind::OffsetIndex)),
+                time: Lazy::new(backend.clone(), path(FileKind::TimeIndex)),
                 active: new,
                 closed: false,
             }),
@@ -541,8 +541,8 @@ impl Segment {
         let txn_before = self.txn_path();
         self.log.rename(&to(FileKind::Log))?;
         let mut indexes = self.indexes_mut();
-        indexes.offset.rename(&*self.backend, &to(FileKind::OffsetIndex))?;
-        indexes.time.rename(&*self.backend, &to(FileKind::TimeIndex))?;
+        indexes.offset.rename(&to(FileKind::OffsetIndex))?;
+        indexes.time.rename(&to(FileKind::TimeIndex))?;
         drop(indexes);
         if self.backend.names().stat(&txn_before)?.is_some() {
             self.backend.names().rename(&txn_before, &to(FileKind::TxnIndex))?;

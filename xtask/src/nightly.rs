@@ -16,6 +16,8 @@ pub(crate) const ABOUT: &str = "longer versions of what CI runs, part by part; g
   --cases N          tests: random cases a property (default 4096)
   --preemptions N    loom: how often a thread may be interrupted (default 3)
   --kills N          kills: writers killed (default 2000)
+  --losses N         power: random losses after each cut (default 50)
+  --scale N          scale: partitions, and segments (default 10000)
   --random N         stories: random stories put to a live Kafka as well (default 1000)
   --seed N           kills, stories: the first of the random numbers (default: another each time, which is printed)
   --lines N          lines: lines a partition for a live broker (default 1000000)
@@ -33,6 +35,8 @@ struct Wanted {
     cases: u64,
     preemptions: u64,
     kills: u64,
+    losses: u64,
+    scale: u64,
     random: u64,
     seed: u64,
     lines: u64,
@@ -40,7 +44,6 @@ struct Wanted {
     shard: Option<String>,
 }
 
-/// A model of power cuts has its place behind `kills`, once there is one.
 const PARTS: &[Part] = &[
     Part { name: "tests", about: "all tests, optimized, with many random cases", run: tests },
     Part { name: "powerset", about: "every set of features of every library crate", run: powerset },
@@ -50,6 +53,12 @@ const PARTS: &[Part] = &[
         about: "writers killed at random moments",
         run: |w| crash::kill_loop(w.kills, w.seed),
     },
+    Part {
+        name: "power",
+        about: "the power cut, and every fault, at every call of a log's life",
+        run: power,
+    },
+    Part { name: "scale", about: "what idle partitions and sealed segments hold", run: scale },
     Part { name: "stories", about: "golden stories, and random ones beside a live Kafka", run: stories },
     Part { name: "lines", about: "a live broker adopts large partitions", run: lines },
     Part { name: "mutants", about: "changes to the code that no test notices", run: mutants },
@@ -65,6 +74,8 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
         cases: flags.number("--cases")?.unwrap_or(4096),
         preemptions: flags.number("--preemptions")?.unwrap_or(3),
         kills: flags.number("--kills")?.unwrap_or(2000),
+        losses: flags.number("--losses")?.unwrap_or(50),
+        scale: flags.number("--scale")?.unwrap_or(10_000),
         random: flags.number("--random")?.unwrap_or(1000),
         seed: flags.number("--seed")?.unwrap_or(u64::from(std::process::id()) << 16),
         lines: flags.number("--lines")?.unwrap_or(1_000_000),
@@ -118,6 +129,18 @@ fn sets(features: &[String]) -> Vec<Vec<&str>> {
 
 fn models(wanted: &Wanted) -> Outcome {
     loom::models(&wanted.workspace, None, wanted.preemptions, None)
+}
+
+/// Optimized: the cuts are many, and each is followed by as many openings.
+fn power(wanted: &Wanted) -> Outcome {
+    let mut tests = shell::cargo(["test", "--release", "-p", "kseg-log", "--test", "it", "life::"]);
+    shell::run(tests.env("KSEG_LIVES", wanted.losses.to_string()))
+}
+
+fn scale(wanted: &Wanted) -> Outcome {
+    let mut tests =
+        shell::cargo(["test", "--release", "-p", "kseg-log", "--test", "scale", "--", "--nocapture"]);
+    shell::run(tests.env("KSEG_SCALE", wanted.scale.to_string()))
 }
 
 fn stories(wanted: &Wanted) -> Outcome {
