@@ -76,6 +76,11 @@ fn an_error_names_file_line_expected_and_found() {
         "/d/recovery-point-offset-checkpoint, line 4: expected \"topic partition offset\" and nothing else, \
          found \"t 0\""
     );
+    let error = offsets("0\n1\nt 0 1x\n").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "checkpoint, line 3: expected \"topic partition offset\" with a 64-bit number for offset, found \"t 0 1x\""
+    );
     let error = parse_offsets(b"0\n1\nt\xff 0 1\n").unwrap_err();
     assert_eq!((error.line(), error.expected(), error.found()), (3, "UTF-8", "byte 0xff"));
     assert_eq!(error.path(), None);

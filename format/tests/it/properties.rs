@@ -2,8 +2,10 @@
 
 use bytes::BytesMut;
 use kseg_format::{
-    Batch, BatchHeader, BatchOptions, Batches, Codec, ControlKey, ControlType, EndTransactionMarker,
-    LeaderRules, Offset, Origin, RecordBatchBuilder, Timestamp, TimestampType, assign_offsets, frame, kraft,
+    Batch, BatchFate, BatchFilter, BatchHeader, BatchOptions, Batches, Codec, ControlKey, ControlType,
+    EndTransactionMarker, FilterOptions, LeaderEpoch, LeaderRules, Offset, Origin, Record,
+    RecordBatchBuilder, Retention, ScanRules, Timestamp, TimestampType, assign_offsets, frame, kraft,
+    scan_append,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -40,8 +42,35 @@ fn batch(rows: &[Row], options: BatchOptions) -> BytesMut {
     out
 }
 
+/// Keeps every other record, and the headers of emptied batches.
+struct EveryOther;
+
+impl Retention for EveryOther {
+    fn batch(&mut self, batch: &Batch<'_>) -> BatchFate {
+        if batch.magic().is_legacy() { BatchFate::DeleteEmpty } else { BatchFate::RetainEmpty }
+    }
+
+    fn record(&mut self, _: &Batch<'_>, record: &Record<'_>) -> bool {
+        record.offset().get() % 2 == 0
+    }
+}
+
 /// Does with the bytes all that can be done.
 fn read_everything(bytes: &[u8]) {
+    for origin in [Origin::Client, Origin::Replication] {
+        let rules = ScanRules { origin, leader_epoch: LeaderEpoch::new(i32::MAX), batch_size_max: 1 << 20 };
+        if let Ok(Some(scanned)) = scan_append(bytes, &rules) {
+            assert!(scanned.valid_bytes <= bytes.len());
+        }
+    }
+    let options = FilterOptions { decompressed_limit: SMALL, ..FilterOptions::default() };
+    let mut filtered = BytesMut::new();
+    if let Ok(told) = BatchFilter::new(options).run(bytes, &mut EveryOther, &mut filtered) {
+        assert!(told.records_retained <= told.records_read && told.bytes_retained == filtered.len());
+        for batch in Batches::new(&filtered) {
+            assert!(batch.is_ok(), "{batch:?}");
+        }
+    }
     let _ = describe(bytes);
     let _ = BatchHeader::read(bytes);
     let _ = frame(bytes, bytes.len() as u64);
@@ -51,6 +80,21 @@ fn read_everything(bytes: &[u8]) {
         let _ = batch.base_offset_deep(&mut scratch, SMALL);
         // What is kept is at most what was allowed, or what the input holds and a little more.
         assert!(scratch.len() <= SMALL);
+        // Decompressed piece by piece it is the same records, or an error as well.
+        let whole: Result<Vec<Offset>, _> = batch
+            .records(&mut scratch, SMALL)
+            .and_then(|records| records.map(|r| r.map(|r| r.offset())).collect());
+        let streamed = batch.stream_records(SMALL).and_then(|mut stream| {
+            let mut offsets: Vec<Offset> = Vec::new();
+            while let Some(record) = stream.next() {
+                offsets.push(record?.offset());
+            }
+            Ok(offsets)
+        });
+        match (whole, streamed) {
+            (Ok(whole), Ok(streamed)) => assert_eq!(whole, streamed),
+            (whole, streamed) => assert!(whole.is_err() && streamed.is_err(), "{whole:?} {streamed:?}"),
+        }
         if let Ok(records) = batch.records(&mut scratch, SMALL) {
             for record in records.flatten() {
                 let _ = record.headers().count();
