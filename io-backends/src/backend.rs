@@ -295,13 +295,23 @@ impl FileCaps {
 /// Of the call that failed; which bytes of the range were written is not known. A call that claims to have written
 /// nothing is an error of the kind [`WriteZero`](std::io::ErrorKind::WriteZero), not a reason to try again.
 pub fn write_all(file: &dyn RawFile, at: u64, data: crate::Gather) -> Result<u32, IoError> {
+    write_through(file, at, data, crate::Through::No)
+}
+
+/// [`write_all`], with how durable each call is by itself.
+pub(crate) fn write_through(
+    file: &dyn RawFile,
+    at: u64,
+    data: crate::Gather,
+    through: crate::Through,
+) -> Result<u32, IoError> {
     let mut at = at;
     let mut data = data;
     let mut left = data.len();
     let mut calls = 0;
     while left > 0 {
         calls += 1;
-        let done = file.submit(Op::Write { at, data, through: crate::Through::No }).wait();
+        let done = file.submit(Op::Write { at, data, through }).wait();
         let written = done.result?;
         if written == left {
             break;

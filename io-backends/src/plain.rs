@@ -11,24 +11,36 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::appender::{Appender, end_of, truncate_beyond, truncated};
-use crate::backend::{RawFile, write_all};
+use crate::backend::{RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
 use crate::marks::Marks;
-use crate::op::{Gather, Op};
+use crate::op::{Advice, Gather, Op, Through};
+use crate::plan::{AppendPlan, Space};
+use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct PlainAppender {
     file: Arc<dyn RawFile>,
+    plan: AppendPlan,
     marks: Marks,
-    /// The accepted mark. Held across the write of an append and the cut of a truncation.
-    writer: Mutex<u64>,
+    /// Held across the write of an append and the cut of a truncation.
+    writer: Mutex<Writer>,
     /// Held across a sync, so that there is at most one in flight.
     sync: Mutex<Synced>,
     /// Set by a cut, whose length no sync has covered yet.
     resized: AtomicBool,
     committer: Committer,
+}
+
+#[derive(Debug)]
+struct Writer {
+    /// The accepted mark.
+    accepted: u64,
+    reserved: Reserved,
+    /// Bytes for which the kernel was told to begin writing back.
+    behind: u64,
 }
 
 #[derive(Debug)]
@@ -42,10 +54,15 @@ struct Synced {
 impl PlainAppender {
     /// An appender of a file that has at least `len` bytes.
     pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Self {
+        let plan = file.caps().plan;
+        // A length that goes ahead between flushes is for those who write several blocks at a time.
+        let space = if let Space::Ahead(step) = plan.space { Space::Blocks(step) } else { plan.space };
+        let writer = Writer { accepted: len, reserved: Reserved::new(space, len), behind: len };
         Self {
             file,
+            plan,
             marks: Marks::new(len),
-            writer: Mutex::new(len),
+            writer: Mutex::new(writer),
             sync: Mutex::new(Synced { durable: 0, ever: false }),
             resized: AtomicBool::new(false),
             committer: Committer::new(),
@@ -54,11 +71,11 @@ impl PlainAppender {
 
     /// What a failed write of `[start, start + size)` leads to: all or nothing, or the fence.
     #[cold]
-    fn write_failed(&self, start: u64, size: u64, error: IoError) -> IoError {
+    fn write_failed(&self, writer: &mut Writer, start: u64, size: u64, error: IoError) -> IoError {
         let error = error.with_range(start, size);
         if error.verdict() == Verdict::NoSpace {
             // Nothing behind it is in flight: what was written of it can be taken back.
-            return match self.cut_file(start) {
+            return match self.cut_file(writer, start) {
                 Ok(()) => error,
                 Err(_) => self.marks.fence("append", &self.file.path(), error),
             };
@@ -67,19 +84,31 @@ impl PlainAppender {
     }
 
     /// Cuts the file, not the marks, if it is longer than `len`.
-    fn cut_file(&self, len: u64) -> Result<(), IoError> {
+    fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
+        writer.reserved.settle()?;
         if self.file.len()? > len {
             self.file.submit(Op::SetLen { len }).wait().result?;
             // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
             // swap there.
             self.resized.store(true, Ordering::Release);
         }
+        writer.reserved.cut(len);
         Ok(())
     }
 
+    fn write_behind(&self, writer: &mut Writer) {
+        let step = u64::from(self.plan.write_behind);
+        if step > 0 && writer.accepted >= writer.behind + step {
+            // A hint: what it does not do a sync will.
+            let op = Op::Advise { range: writer.behind..writer.accepted, how: Advice::WriteBack };
+            drop(self.file.submit(op).wait());
+            writer.behind = writer.accepted;
+        }
+    }
+
     /// Cuts the file for a caller who can be told that nothing changed.
-    fn cut_or_fence(&self, op: &'static str, len: u64) -> Result<(), IoError> {
-        self.cut_file(len).map_err(|error| match error.verdict() {
+    fn cut_or_fence(&self, writer: &mut Writer, op: &'static str, len: u64) -> Result<(), IoError> {
+        self.cut_file(writer, len).map_err(|error| match error.verdict() {
             Verdict::Misuse => error,
             _ => self.marks.fence(op, &self.file.path(), error),
         })
@@ -88,18 +117,24 @@ impl PlainAppender {
 
 impl Appender for PlainAppender {
     fn append(&self, data: Gather) -> Result<Range<u64>, IoError> {
-        let mut accepted = self.writer.lock();
+        let mut writer = self.writer.lock();
         self.marks.check("append", || self.file.path())?;
-        let start = *accepted;
+        let start = writer.accepted;
         let size = data.len();
         let end = end_of(&*self.file, start, size)?;
-        match write_all(&*self.file, start, data) {
+        writer.reserved.reach(&self.file, end).map_err(|error| match error.verdict() {
+            Verdict::NoSpace | Verdict::Misuse => error.with_range(start, size),
+            _ => self.marks.fence("append", &self.file.path(), error),
+        })?;
+        let through = if self.plan.through { Through::Data } else { Through::No };
+        match write_through(&*self.file, start, data, through) {
             Ok(_) => {
-                *accepted = end;
+                writer.accepted = end;
                 self.marks.accept(end);
+                self.write_behind(&mut writer);
                 Ok(start..end)
             }
-            Err(error) => Err(self.write_failed(start, size, error)),
+            Err(error) => Err(self.write_failed(&mut writer, start, size, error)),
         }
     }
 
@@ -121,7 +156,7 @@ impl Appender for PlainAppender {
             match self.file.read_at(&mut into[done..done + want], place)? {
                 0 => {
                     // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that.
-                    let now = *self.writer.lock();
+                    let now = self.writer.lock().accepted;
                     if now >= accepted {
                         let why = format!("the file ends before its accepted mark, {accepted}");
                         let error =
@@ -146,26 +181,27 @@ impl Appender for PlainAppender {
 
     fn truncate(&self, len: u64) -> Result<(), IoError> {
         let mut synced = self.sync.lock();
-        let mut accepted = self.writer.lock();
+        let mut writer = self.writer.lock();
         self.marks.check("truncate", || self.file.path())?;
-        if len > *accepted {
-            return Err(truncate_beyond(&*self.file, len, *accepted));
+        if len > writer.accepted {
+            return Err(truncate_beyond(&*self.file, len, writer.accepted));
         }
-        self.cut_or_fence("truncate", len)?;
-        *accepted = len;
+        self.cut_or_fence(&mut writer, "truncate", len)?;
+        writer.accepted = len;
+        writer.behind = writer.behind.min(len);
         synced.durable = synced.durable.min(len);
         self.marks.cut(len, synced.durable);
-        drop((accepted, synced));
+        drop((writer, synced));
         self.committer.disturb();
         Ok(())
     }
 
     fn seal(&self) -> Result<u64, IoError> {
         let _syncing = self.sync.lock();
-        let accepted = self.writer.lock();
+        let mut writer = self.writer.lock();
         self.marks.check("seal", || self.file.path())?;
-        let len = *accepted;
-        self.cut_or_fence("seal", len)?;
+        let len = writer.accepted;
+        self.cut_or_fence(&mut writer, "seal", len)?;
         Ok(len)
     }
 
@@ -192,7 +228,11 @@ impl Commits for PlainAppender {
         if synced.ever && !resized && synced.durable >= target {
             return Ok(synced.durable);
         }
-        match self.file.submit(Op::Flush { metadata: resized }).wait().result {
+        // Each write since the last sync was durable by itself.
+        let covered = self.plan.through && synced.ever && !resized;
+        let result =
+            if covered { Ok(0) } else { self.file.submit(Op::Flush { metadata: resized }).wait().result };
+        match result {
             Ok(_) => {
                 *synced = Synced { durable: target, ever: true };
                 self.marks.sync_to(target);
@@ -210,5 +250,19 @@ impl Commits for PlainAppender {
 
     fn cut_off(&self, upto: u64) -> IoError {
         truncated(&*self.file, upto)
+    }
+}
+
+impl Drop for PlainAppender {
+    /// Gives back space that made the file longer than its contents.
+    fn drop(&mut self) {
+        let mut writer = self.writer.lock();
+        // A step that is being taken holds the file; then it is waited for, and cut with the rest.
+        let settled = writer.reserved.settle().is_ok();
+        if settled && writer.reserved.is_ahead() && !self.marks.fenced() {
+            let len = writer.accepted;
+            // Nobody is left to hear of an error; zeros behind the end are expected after a stop.
+            let _ = self.cut_file(&mut writer, len);
+        }
     }
 }

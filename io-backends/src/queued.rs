@@ -94,7 +94,8 @@ impl QueuedAppender {
     pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Result<Self, IoError> {
         let (align, plan) = (file.align(), file.caps().plan);
         let begun = begun_block(&*file, &align, len)?;
-        let reserved = Reserved::new(plan.space, len);
+        let block = u64::from(align.block.get());
+        let reserved = Reserved::new(plan.space, len.next_multiple_of(block));
         let writer = Writer { accepted: len, sent: len, begun, reserved, ahead: false, behind: len };
         Ok(Self {
             file,
@@ -138,15 +139,10 @@ impl QueuedAppender {
             let slices = self.tail.read().slices(writer.sent, end);
             let data = if block > 1 { self.padded(writer, slices, from, end) } else { Gather::from(slices) };
             let through = if self.plan.through { Through::Data } else { Through::No };
-            writer.ahead |= !end.is_multiple_of(block) || !self.plan_is_exact();
+            writer.ahead |= !end.is_multiple_of(block);
             writer.sent = end;
             self.flights.start(&*self.file, from, data, end, block, through);
         }
-    }
-
-    /// Whether space ahead leaves the length as it is.
-    fn plan_is_exact(&self) -> bool {
-        matches!(self.plan.space, crate::plan::Space::None | crate::plan::Space::Blocks(_))
     }
 
     /// One aligned buffer with the blocks of `[from, end)`: the begun one, `slices`, and zeros. Keeps what of the last
@@ -186,15 +182,24 @@ impl QueuedAppender {
 
     /// Cuts the file, not the marks, if it is longer than `len`. Nothing is in flight.
     fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
+        writer.reserved.settle()?;
         if self.file.len()? > len {
             self.file.submit(Op::SetLen { len }).wait().result?;
             // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
             // swap there.
             self.resized.store(true, Ordering::Release);
         }
-        writer.reserved.cut(len);
+        writer.reserved.cut(len.next_multiple_of(self.block()));
         writer.ahead = false;
         Ok(())
+    }
+
+    /// An error of taking space: a full disk changes nothing, any other fences.
+    fn unless_full(&self, op: &'static str, result: Result<(), IoError>) -> Result<(), IoError> {
+        match result {
+            Err(error) if error.verdict() == Verdict::NoSpace => Err(error),
+            result => self.or_fence(op, result),
+        }
     }
 
     fn or_fence<T>(&self, op: &'static str, result: Result<T, IoError>) -> Result<T, IoError> {
@@ -236,7 +241,8 @@ impl Appender for QueuedAppender {
         let size = data.len();
         let end = end_of(&*self.file, start, size)?;
         let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
-        writer.reserved.reach(&*self.file, reach).map_err(|error| error.with_range(start, size))?;
+        let reached = writer.reserved.reach(&self.file, reach).map_err(|error| error.with_range(start, size));
+        self.unless_full("append", reached)?;
         {
             let mut tail = self.tail.write();
             match data {
@@ -364,9 +370,12 @@ impl Commits for QueuedAppender {
             let mut writer = self.writer.lock();
             // With later appends under way the length is set right by the flush that covers them.
             let alone = writer.accepted == target && writer.sent == target && self.flights.len() == 0;
-            if alone && writer.ahead && !writer.reserved.stays_ahead() {
-                let cut = self.cut_file(&mut writer, target);
-                self.or_fence("flush", cut)?;
+            if alone && !writer.reserved.stays_ahead() {
+                if writer.ahead || writer.reserved.is_ahead() {
+                    let cut = self.cut_file(&mut writer, target);
+                    self.or_fence("flush", cut)?;
+                }
+                writer.reserved.flushed(target);
             }
             self.forget();
         }
@@ -408,7 +417,8 @@ impl Drop for QueuedAppender {
         if !self.marks.fenced() {
             // Nobody is left to hear of an error; what is missing then was never durable.
             let _ = self.settle_all(&mut writer);
-            if writer.ahead && self.check("close").is_ok() {
+            let ahead = writer.ahead || writer.reserved.is_ahead();
+            if ahead && self.check("close").is_ok() {
                 let len = writer.accepted;
                 let _ = self.cut_file(&mut writer, len);
             }

@@ -1,9 +1,20 @@
 //! [`Reserved`]: space ahead of the end of a file, taken in steps.
+//!
+//! Zeros are written ahead of need by a thread of the background, while half of the last step is left; whoever needs them
+//! before they are there waits. No sync is made for them here: an error of the device is told to a descriptor once, and
+//! must be told to the one who makes appended bytes durable.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::backend::RawFile;
 use crate::error::{IoError, Verdict};
 use crate::op::{Op, Reserve};
 use crate::plan::Space;
+use crate::sync::{Condvar, Mutex, in_background};
+
+/// Steps in which blocks alone are taken where flushes are frequent.
+const SMALL_STEP: u32 = 1 << 20;
 
 /// Keeps the taken space ahead of what is appended. Used under the writer's lock.
 #[derive(Debug)]
@@ -11,11 +22,25 @@ pub(crate) struct Reserved {
     space: Space,
     /// Up to here space is taken.
     end: u64,
+    /// The length went ahead with it.
+    extended: bool,
+    /// Where the last flush that set the length right was, and whether it came soon after the one before.
+    flushed: u64,
+    often: bool,
+    coming: Option<Arc<Coming>>,
+}
+
+/// A step that the background takes.
+#[derive(Debug)]
+struct Coming {
+    range: Range<u64>,
+    result: Mutex<Option<Result<(), IoError>>>,
+    changed: Condvar,
 }
 
 impl Reserved {
     pub(crate) fn new(space: Space, end: u64) -> Self {
-        Self { space, end }
+        Self { space, end, extended: false, flushed: end, often: false, coming: None }
     }
 
     /// Whether the file may be longer than its contents until it is sealed.
@@ -23,41 +48,105 @@ impl Reserved {
         matches!(self.space, Space::Zeroed(_))
     }
 
+    /// Whether the file may be longer than its contents now.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.extended
+    }
+
     /// Takes space, if need be, so that it reaches `end`.
     ///
     /// # Errors
     /// There is no space: nothing changed. A file system that takes none ahead is not an error; it is not asked again.
-    pub(crate) fn reach(&mut self, file: &dyn RawFile, end: u64) -> Result<(), IoError> {
-        if end <= self.end {
-            return Ok(());
-        }
+    pub(crate) fn reach(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
         let (step, how) = match self.space {
             Space::None => return Ok(()),
             Space::Blocks(step) => (step, Reserve::Blocks),
+            // Between frequent flushes, each of which cuts the file, going ahead costs more than it brings.
+            Space::Ahead(step) if self.often && end - self.flushed < u64::from(step) => {
+                (step.min(SMALL_STEP), Reserve::Blocks)
+            }
             Space::Ahead(step) => (step, Reserve::BlocksAndLen),
             Space::Zeroed(step) => (step, Reserve::Zeroed),
         };
-        let start = self.end;
-        let far = end.saturating_add(u64::from(step)).min(crate::appender::LEN_MAX);
-        let taken = take(file, start, far, how).map(|()| far).or_else(|error| match error.verdict() {
-            // As much as is needed may still be there.
-            Verdict::NoSpace => take(file, start, end, how).map(|()| end),
-            _ => Err(error),
+        let result = self.take(file, end, u64::from(step), how);
+        match result {
+            Err(error) if error.verdict() == Verdict::Unsupported => {
+                self.space = Space::None;
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn take(&mut self, file: &Arc<dyn RawFile>, end: u64, step: u64, how: Reserve) -> Result<(), IoError> {
+        if end > self.end {
+            self.settle()?;
+        }
+        if end > self.end {
+            let far = end.saturating_add(step).min(crate::appender::LEN_MAX);
+            self.end = take(&**file, self.end..far, how).map(|()| far).or_else(|error| {
+                match error.verdict() {
+                    // As much as is needed may still be there.
+                    Verdict::NoSpace => take(&**file, self.end..end, how).map(|()| end),
+                    _ => Err(error),
+                }
+            })?;
+            self.extended |= how != Reserve::Blocks;
+        }
+        if how == Reserve::Zeroed && self.coming.is_none() && self.end - end < step / 2 {
+            self.begin(file, step);
+        }
+        Ok(())
+    }
+
+    /// Has the background take one more step.
+    fn begin(&mut self, file: &Arc<dyn RawFile>, step: u64) {
+        let range = self.end..self.end.saturating_add(step).min(crate::appender::LEN_MAX);
+        let coming = Arc::new(Coming { range, result: Mutex::new(None), changed: Condvar::new() });
+        self.coming = Some(Arc::clone(&coming));
+        let file = Arc::clone(file);
+        in_background(move || {
+            let result = take(&*file, coming.range.clone(), Reserve::Zeroed);
+            *coming.result.lock() = Some(result);
+            coming.changed.notify_all();
         });
-        match taken {
-            Ok(end) => self.end = end,
-            Err(error) if error.verdict() == Verdict::Unsupported => self.space = Space::None,
+    }
+
+    /// Waits for the step that the background takes, if any. A full disk there is no error yet: what is needed may fit.
+    pub(crate) fn settle(&mut self) -> Result<(), IoError> {
+        let Some(coming) = self.coming.take() else { return Ok(()) };
+        let mut result = coming.result.lock();
+        let result = loop {
+            match result.take() {
+                Some(result) => break result,
+                None => coming.changed.wait(&mut result),
+            }
+        };
+        self.extended = true;
+        match result {
+            Ok(()) => self.end = coming.range.end,
+            Err(error) if matches!(error.verdict(), Verdict::NoSpace | Verdict::Unsupported) => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// The file was cut to `len`, and with it what was taken behind.
+    /// A flush has made the file exactly `len` bytes long, or found it so.
+    pub(crate) fn flushed(&mut self, len: u64) {
+        if let Space::Ahead(step) = self.space {
+            self.often = len - self.flushed.min(len) < u64::from(step) / 4;
+            self.flushed = len;
+        }
+    }
+
+    /// The file was cut to `len`, and with it what was taken behind. No step is coming.
     pub(crate) fn cut(&mut self, len: u64) {
         self.end = len;
+        self.flushed = self.flushed.min(len);
+        self.extended = false;
     }
 }
 
-fn take(file: &dyn RawFile, start: u64, end: u64, how: Reserve) -> Result<(), IoError> {
-    file.submit(Op::Reserve { range: start..end, how }).wait().result.map(drop)
+fn take(file: &dyn RawFile, range: Range<u64>, how: Reserve) -> Result<(), IoError> {
+    file.submit(Op::Reserve { range, how }).wait().result.map(drop)
 }

@@ -35,6 +35,8 @@ use crate::ticket::Ticket;
 pub(crate) const PARTS_MAX: usize = 1024;
 /// Most bytes of one call: Linux's `MAX_RW_COUNT`, 2 GiB less a page.
 pub(crate) const BYTES_MAX: usize = 2_147_479_552;
+/// Buffers of zeros in one call.
+const ZERO_PARTS: usize = 16;
 /// Parts for which the call's array stands on the stack.
 const PARTS_FEW: usize = 16;
 
@@ -191,8 +193,6 @@ impl StdFile {
             }
             if how == Reserve::Zeroed {
                 self.zero(range)?;
-                // Here, and not in the next append's sync.
-                self.file.sync_data()?;
             }
         }
         Ok(self.file.metadata()?.len())
@@ -203,16 +203,26 @@ impl StdFile {
         struct Zeros([u8; 64 << 10]);
         static ZEROS: Zeros = Zeros([0; 64 << 10]);
         let _writing = Inode::writing(&*self.inode, range.start)?;
+        let slices = [IoSlice::new(&ZEROS.0); ZERO_PARTS];
         let mut at = range.start;
         while at < range.end {
-            let count = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(ZEROS.0.len());
-            let zeros = Gather::One(Bytes::from_static(&ZEROS.0[..count]));
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let first = left.min(ZEROS.0.len());
+            let zeros = Gather::One(Bytes::from_static(&ZEROS.0[..first]));
             let file = self.target(at, &zeros);
-            match retried(|| file.write_at(&ZEROS.0[..count], at))? {
+            // Whole buffers in one call, and what is left over in one of its own.
+            let parts = (left / ZEROS.0.len()).min(ZERO_PARTS);
+            let written = match parts {
+                0 => retried(|| file.write_at(&ZEROS.0[..first], at))?,
+                parts => retried(|| Ok(rustix::io::pwritev(&**file, &slices[..parts], at)?))?,
+            };
+            match written {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => at += written as u64,
             }
         }
+        // A hint: what it does not do the next sync will.
+        let _ = sys::write_back(&self.file, range);
         Ok(())
     }
 
