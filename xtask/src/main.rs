@@ -8,9 +8,11 @@ mod ci;
 mod conformance;
 mod crash;
 mod flags;
+mod fuzz;
 mod loom;
 mod nightly;
 mod replay;
+mod rivals;
 mod shell;
 mod tidy;
 mod workspace;
@@ -32,9 +34,11 @@ const TASKS: &[Task] = &[
     Task { name: "ci", about: ci::ABOUT, run: ci::run },
     Task { name: "conformance", about: conformance::ABOUT, run: conformance::run },
     Task { name: "crash", about: crash::ABOUT, run: crash::run },
+    Task { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
     Task { name: "loom", about: loom::ABOUT, run: loom::run },
     Task { name: "nightly", about: nightly::ABOUT, run: nightly::run },
     Task { name: "replay", about: replay::ABOUT, run: replay::run },
+    Task { name: "rivals", about: rivals::ABOUT, run: rivals::run },
     Task { name: "tidy", about: tidy::ABOUT, run: tidy::run },
 ];
 

@@ -12,6 +12,7 @@ mod edges;
 mod examples;
 mod filter;
 mod framing;
+mod fuzzed;
 #[cfg(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
 mod golden;
 mod header;

@@ -2,20 +2,16 @@
 
 use bytes::BytesMut;
 use kseg_format::{
-    Batch, BatchFate, BatchFilter, BatchHeader, BatchOptions, Batches, Codec, ControlKey, ControlType,
-    EndTransactionMarker, FilterOptions, LeaderEpoch, LeaderRules, Offset, Origin, Record,
-    RecordBatchBuilder, Retention, ScanRules, Timestamp, TimestampType, assign_offsets, frame, kraft,
-    scan_append,
+    Batch, BatchOptions, Codec, ControlType, LeaderRules, Offset, RecordBatchBuilder, Timestamp,
+    TimestampType, assign_offsets, kraft,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
 use crate::describe::describe;
+use crate::fuzzed;
 use crate::support::{build, forge, records};
-
-/// The most that any payload of these tests may decompress to; gzip and zstd could make far more of a few bytes.
-const SMALL: usize = 1 << 16;
 
 type Row = (i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
@@ -42,77 +38,11 @@ fn batch(rows: &[Row], options: BatchOptions) -> BytesMut {
     out
 }
 
-/// Keeps every other record, and the headers of emptied batches.
-struct EveryOther;
-
-impl Retention for EveryOther {
-    fn batch(&mut self, batch: &Batch<'_>) -> BatchFate {
-        if batch.magic().is_legacy() { BatchFate::DeleteEmpty } else { BatchFate::RetainEmpty }
-    }
-
-    fn record(&mut self, _: &Batch<'_>, record: &Record<'_>) -> bool {
-        record.offset().get() % 2 == 0
-    }
-}
-
 /// Does with the bytes all that can be done.
 fn read_everything(bytes: &[u8]) {
-    for origin in [Origin::Client, Origin::Replication] {
-        let rules = ScanRules { origin, leader_epoch: LeaderEpoch::new(i32::MAX), batch_size_max: 1 << 20 };
-        if let Ok(Some(scanned)) = scan_append(bytes, &rules) {
-            assert!(scanned.valid_bytes <= bytes.len());
-        }
-    }
-    let options = FilterOptions { decompressed_limit: SMALL, ..FilterOptions::default() };
-    let mut filtered = BytesMut::new();
-    if let Ok(told) = BatchFilter::new(options).run(bytes, &mut EveryOther, &mut filtered) {
-        assert!(told.records_retained <= told.records_read && told.bytes_retained == filtered.len());
-        for batch in Batches::new(&filtered) {
-            assert!(batch.is_ok(), "{batch:?}");
-        }
-    }
     let _ = describe(bytes);
-    let _ = BatchHeader::read(bytes);
-    let _ = frame(bytes, bytes.len() as u64);
-    let mut scratch = Vec::new();
-    for batch in Batches::new(bytes) {
-        let Ok(batch) = batch else { break };
-        let _ = batch.base_offset_deep(&mut scratch, SMALL);
-        // What is kept is at most what was allowed, or what the input holds and a little more.
-        assert!(scratch.len() <= SMALL);
-        // Decompressed piece by piece it is the same records, or an error as well.
-        let whole: Result<Vec<Offset>, _> = batch
-            .records(&mut scratch, SMALL)
-            .and_then(|records| records.map(|r| r.map(|r| r.offset())).collect());
-        let streamed = batch.stream_records(SMALL).and_then(|mut stream| {
-            let mut offsets: Vec<Offset> = Vec::new();
-            while let Some(record) = stream.next() {
-                offsets.push(record?.offset());
-            }
-            Ok(offsets)
-        });
-        match (whole, streamed) {
-            (Ok(whole), Ok(streamed)) => assert_eq!(whole, streamed),
-            (whole, streamed) => assert!(whole.is_err() && streamed.is_err(), "{whole:?} {streamed:?}"),
-        }
-        if let Ok(records) = batch.records(&mut scratch, SMALL) {
-            for record in records.flatten() {
-                let _ = record.headers().count();
-                let _ = ControlKey::parse(record.key().unwrap_or_default());
-                let _ = EndTransactionMarker::parse(record.key(), record.value());
-            }
-        }
-        assert!(scratch.capacity() <= 4 * SMALL);
-    }
-    for origin in [Origin::Client, Origin::Coordinator] {
-        for target_codec in [None, Some(Codec::None)] {
-            let rules =
-                LeaderRules { origin, target_codec, decompressed_limit: SMALL, ..LeaderRules::default() };
-            for source in [Codec::None, Codec::Gzip] {
-                let _ = assign_offsets(&mut BytesMut::from(bytes), Offset::ZERO, source, &rules);
-            }
-        }
-    }
+    fuzzed::walk(bytes);
+    fuzzed::decode(bytes);
 }
 
 proptest! {
@@ -138,6 +68,41 @@ proptest! {
             bytes[57..61].copy_from_slice(&count.to_be_bytes());
         });
         read_everything(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_payloads_are_decompressed_or_refused(codec in 0u8..8, payload in vec(any::<u8>(), 0..120)) {
+        fuzzed::decompress(&[&[codec][..], &payload].concat());
+    }
+
+    #[test]
+    fn a_damaged_payload_is_decompressed_or_refused(
+        codec in codec(),
+        contents in vec(0u8..4, 0..300),
+        at in any::<proptest::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let batch = batch(&[(0, None, Some(contents), Vec::new())], BatchOptions { codec, ..BatchOptions::default() });
+        let mut input = [&[codec as u8][..], &batch[61..]].concat();
+        let at = 1 + at.index(input.len() - 1);
+        input[at] = byte;
+        fuzzed::decompress(&input);
+    }
+
+    #[test]
+    fn arbitrary_old_messages_are_read_or_refused_and_written_again(bytes in vec(any::<u8>(), 1..120)) {
+        fuzzed::legacy(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_snapshots_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+        fuzzed::snapshot(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_small_files_are_read_or_refused(text in "[0-9a-z=\\-:{}\" \\n\\\\]{0,60}", bytes in vec(any::<u8>(), 0..60)) {
+        fuzzed::checkpoints(text.as_bytes());
+        fuzzed::checkpoints(&bytes);
     }
 
     #[test]

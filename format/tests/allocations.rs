@@ -1,0 +1,157 @@
+//! What allocates and what does not, counted by an allocator that counts.
+
+use std::hint::black_box;
+
+use allocation_counter::measure;
+use bytes::BytesMut;
+use kseg_format::{Batch, BatchOptions, Batches, Codec, Offset, RecordBatchBuilder, Timestamp, frame};
+
+const HEADERS: &[(&[u8], Option<&[u8]>)] = &[(b"name", Some(b"value")), (b"null", None)];
+
+fn fill(builder: &mut RecordBatchBuilder, count: i64) {
+    for i in 0..count {
+        let headers = if i % 2 == 0 { HEADERS } else { &[] };
+        let time = Some(Timestamp::new(1_700_000_000_000 + i));
+        builder.append(time, Some(b"key"), Some(&[b'v'; 300]), headers).unwrap();
+    }
+}
+
+/// Three batches behind each other.
+fn batches() -> BytesMut {
+    let mut out = BytesMut::new();
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    for base in [0, 50, 100] {
+        builder.options_mut().base_offset = Offset::new(base);
+        fill(&mut builder, 50);
+        builder.finish(&mut out).unwrap();
+    }
+    out
+}
+
+/// How often the work allocates.
+#[track_caller]
+fn allocations(work: impl FnOnce()) -> u64 {
+    measure(work).count_total
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(black_box(Box::new(7)))), 1);
+}
+
+#[test]
+fn walking_and_checking_allocate_nothing() {
+    let bytes = batches();
+    let mut found = 0;
+    let count = allocations(|| {
+        for batch in Batches::new(&bytes) {
+            let checked = batch.unwrap().verify().unwrap();
+            found += checked.records_count().unwrap();
+        }
+        assert!(frame(&bytes, bytes.len() as u64).is_ok());
+    });
+    assert_eq!((count, found), (0, 150));
+}
+
+#[test]
+fn a_batch_is_checked_without_a_look_at_its_records() {
+    let mut bytes = batches();
+    let size = Batch::parse(&bytes).unwrap().size();
+    // Records that are none, under a right checksum.
+    bytes.truncate(size);
+    bytes[61..].fill(0xff);
+    let crc = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    let mut scratch = Vec::new();
+    let count = allocations(|| {
+        let checked = Batch::parse(&bytes).unwrap().verify().unwrap();
+        assert_eq!(checked.records_count(), Some(50));
+    });
+    assert_eq!(count, 0);
+    let first = Batch::parse(&bytes).unwrap().records(&mut scratch, 0).unwrap().next();
+    assert!(first.unwrap().is_err());
+}
+
+#[test]
+fn records_and_headers_of_an_uncompressed_batch_allocate_nothing() {
+    let bytes = batches();
+    let (mut records, mut headers, mut len) = (0, 0, 0);
+    let count = allocations(|| {
+        let mut scratch = Vec::new();
+        for batch in Batches::new(&bytes) {
+            for record in batch.unwrap().records(&mut scratch, usize::MAX).unwrap() {
+                let record = record.unwrap();
+                records += 1;
+                len += record.value().map_or(0, <[u8]>::len);
+                headers +=
+                    record.headers().map(Result::unwrap).filter(|header| !header.key.is_empty()).count();
+            }
+        }
+        assert_eq!(scratch.capacity(), 0);
+    });
+    assert_eq!((count, records, headers, len), (0, 150, 150, 150 * 300));
+}
+
+#[test]
+fn headers_are_decoded_as_they_are_asked_for() {
+    let bytes = batches();
+    let mut scratch = Vec::new();
+    let record = Batch::parse(&bytes).unwrap().records(&mut scratch, 0).unwrap().next().unwrap().unwrap();
+    let mut headers = record.headers();
+    assert_eq!(headers.size_hint().1, Some(2));
+    assert_eq!(headers.next().unwrap().unwrap().key, b"name");
+    assert_eq!(headers.size_hint().1, Some(1));
+}
+
+#[test]
+fn a_builder_allocates_its_buffer_once() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    assert_eq!(allocations(|| drop(black_box(RecordBatchBuilder::new(BatchOptions::default())))), 0);
+    let first = measure(|| {
+        fill(&mut builder, 50);
+        assert!(builder.build().unwrap().is_some());
+    });
+    // The buffer is the only thing, and grows to it by doubling.
+    assert_eq!(first.count_current, 1);
+    assert!(first.count_total <= 4, "{first:?}");
+    for _ in 0..3 {
+        let again = allocations(|| {
+            fill(&mut builder, 50);
+            assert!(builder.build().unwrap().is_some());
+        });
+        assert_eq!(again, 0);
+    }
+}
+
+#[test]
+fn a_batch_copied_to_a_buffer_with_room_allocates_nothing() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    fill(&mut builder, 50);
+    let mut out = BytesMut::new();
+    let size = builder.finish(&mut out).unwrap().unwrap();
+    out.clear();
+    out.reserve(size);
+    let count = allocations(|| {
+        fill(&mut builder, 50);
+        assert_eq!(builder.finish(&mut out).unwrap(), Some(size));
+    });
+    assert_eq!(count, 0);
+}
+
+#[test]
+fn scratch_is_used_again_for_compressed_batches() {
+    for codec in [Codec::Snappy, Codec::Lz4].into_iter().filter(|codec| codec.is_enabled()) {
+        let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+        fill(&mut builder, 50);
+        let bytes = builder.build().unwrap().unwrap().to_vec();
+        let mut scratch = Vec::new();
+        let mut pass = || {
+            allocations(|| {
+                let batch = Batch::parse(&bytes).unwrap();
+                assert_eq!(batch.records(&mut scratch, usize::MAX).unwrap().count(), 50);
+            })
+        };
+        assert!(pass() > 0);
+        assert_eq!(pass(), 0, "{codec}");
+    }
+}
