@@ -8,6 +8,7 @@ use kseg_format::{
     ScanError, ScanRules, Timestamp, TimestampType, assign_offsets, scan_append,
 };
 use kseg_segment::{Segment, roll_reason};
+use tracing::info;
 
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
@@ -195,6 +196,11 @@ impl Log {
         let Some(seen) = log.analyze(&batches, &config, Origin::Replication, leader_epoch)? else {
             return Ok(log.nothing_appended());
         };
+        let left_out = batches.len() - seen.valid_bytes;
+        if left_out > 0 {
+            let (dir, epoch) = (log.dir.display(), leader_epoch.get());
+            info!(%dir, epoch, bytes = left_out, "batches of a newer leader epoch, or an incomplete one, left out");
+        }
         let batches = batches.slice(..seen.valid_bytes);
         log.locked(|writer, deferred| {
             log.check_writable()?;

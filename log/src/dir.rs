@@ -37,6 +37,7 @@ use kseg_format::{
     parse_offsets, print_offsets,
 };
 use kseg_io_backends::{Backend, Kind};
+use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
@@ -202,6 +203,14 @@ impl LogDir {
         if dir.options.backend.names().remove(&marker_path)? {
             dir.options.backend.names().sync_dir(path)?;
         }
+        if clean {
+            info!(dir = %path.display(), "stopped in an orderly way: no log is recovered");
+        } else {
+            info!(dir = %path.display(), "not stopped in an orderly way: logs are recovered when they are opened");
+        }
+        for name in &dir.unknown {
+            warn!(dir = %path.display(), name, "not a name of a data directory; left alone");
+        }
         let dir = Arc::new(dir);
         dir.remove_leftovers()?;
         Ok(LogDir { inner: dir })
@@ -356,6 +365,9 @@ impl LogDir {
             }
         }
         if !report.failed.is_empty() {
+            for (partition, error) in &report.failed {
+                warn!(dir = %dir.path.display(), %partition, %error, "log not closed: no marker of a clean stop");
+            }
             return Ok(report);
         }
         self.checkpoint()?;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use kseg_io_backends::{IoError, Verdict};
+use tracing::error;
 
 use crate::error::{Error, Result};
 use crate::metrics::Meters;
@@ -63,6 +64,7 @@ impl Health {
     pub(crate) fn fail(&self, cause: String) {
         let mut first = self.cause.lock();
         if first.is_none() {
+            error!(dir = %self.dir.display(), cause, "data directory out of service");
             *first = Some(cause);
             self.offline.store(true, Ordering::Release);
         }

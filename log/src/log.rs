@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kseg_format::{LeaderEpoch, Offset, TopicPartition, print_epochs};
 use kseg_io_backends::{Backend, Held};
 use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
+use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
@@ -222,6 +223,7 @@ impl Inner {
             }
             // What a failed removal leaves is removed when the log is opened next.
             let troubles = self.troubles.clone();
+            info!(file = %segment.path().display(), delay_ms = delay, "segment will be deleted");
             deferred.push("delete-file", delay, move || troubles.note("delete-file", segment.remove()));
         }
         renamed
@@ -350,7 +352,14 @@ impl Log {
     /// Source: Kafka `UnifiedLog.updateHighWatermark`; unlike there, a later lookup never moves it.
     pub fn update_high_watermark(&self, offset: Offset) -> Offset {
         let set = self.inner.locked(|writer, _| {
-            let set = self.inner.marks.write().set_high_watermark(offset);
+            let (before, set) = {
+                let mut marks = self.inner.marks.write();
+                (marks.high_watermark.offset, marks.set_high_watermark(offset))
+            };
+            if set < before {
+                let dir = self.inner.dir.display();
+                warn!(%dir, before = before.get(), now = set.get(), "the high watermark has moved backwards");
+            }
             self.inner.high_watermark_moved(writer);
             Ok(set)
         });
@@ -524,6 +533,7 @@ impl Inner {
             }
             marks.recovery_point = marks.recovery_point.max(offset);
         }
+        info!(dir = %self.dir.display(), offset = offset.get(), "log start offset raised");
         if self.epochs.write().truncate_from_start(offset).write == FileWrite::Background {
             self.write_epochs_later(deferred);
         }

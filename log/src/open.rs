@@ -15,6 +15,7 @@ use kseg_segment::{
     BatchReader, Cut, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name, keep_aside,
     parse_file_name,
 };
+use tracing::{error, info, warn};
 
 use crate::cleaning::{SwapList, parse_list_name};
 use crate::clock::{Clock, ManualClock, SystemClock};
@@ -116,6 +117,22 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// Tells what an operator looks for.
+    fn tell(&self, dir: &Path) {
+        let dir = dir.display();
+        for base in &self.recovered {
+            info!(%dir, base = base.get(), "unflushed segment recovered");
+        }
+        for path in &self.completed {
+            info!(file = %path.display(), "interrupted replacement completed");
+        }
+        for base in &self.rebuilt {
+            error!(%dir, base = base.get(), "index files of a flushed segment were missing; rebuilt");
+        }
+        for line in self.to_string().lines() {
+            warn!("{line}");
+        }
+    }
     /// Whether anything was out of the ordinary for a log that was closed in an orderly way.
     pub fn is_quiet(&self) -> bool {
         self.cuts.is_empty()
@@ -264,6 +281,16 @@ impl Log {
             Ok(())
         })?;
         inner.expire_producers_every(options.producer_expiration_check_ms);
+        report.tell(dir);
+        let marks = inner.marks();
+        info!(
+            dir = %dir.display(),
+            segments = inner.segments().as_slice().len(),
+            log_start = marks.log_start.get(),
+            log_end = marks.log_end.offset.get(),
+            clean = options.clean,
+            "log loaded"
+        );
         Ok(Log { inner, report })
     }
 }

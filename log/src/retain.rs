@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kseg_format::Offset;
 use kseg_segment::Segment;
+use tracing::info;
 
 use crate::error::{Error, PolicyReason, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
@@ -121,7 +122,10 @@ impl Inner {
             done.held_back.push((limit, base, why));
         }
         if decision.count > 0 {
-            self.delete_oldest(writer, deferred, &list[..decision.count])?;
+            let gone = &list[..decision.count];
+            let bases: Vec<i64> = gone.iter().map(|s| s.base_offset().get()).collect();
+            info!(dir = %self.dir.display(), ?bases, ?limit, "deleting segments");
+            self.delete_oldest(writer, deferred, gone)?;
         }
         done.deleted += decision.count;
         Ok(())

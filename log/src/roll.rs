@@ -6,6 +6,7 @@ use std::time::Instant;
 use kseg_format::Offset;
 use kseg_io_backends::Verdict;
 use kseg_segment::{FileKind, Suffix, file_name};
+use tracing::info;
 
 use crate::error::{Error, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
@@ -87,6 +88,7 @@ impl Inner {
         writer.producers.set_map_end(base);
         self.take_snapshot(writer, false)?;
         self.high_watermark_moved(writer);
+        info!(dir = %self.dir.display(), base = base.get(), "segment rolled");
         let log = Arc::downgrade(self);
         let snapshot = self.dir.join(file_name(base, FileKind::Snapshot, Suffix::None));
         deferred.push("flush-log", 0, move || {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use tracing::warn;
 
 use crate::clock::Clock;
 use crate::sync::Mutex;
@@ -43,6 +44,7 @@ impl Troubles {
     /// Keeps the error of a result, if it is one.
     pub(crate) fn note<T>(&self, task: &'static str, result: Result<T, impl fmt::Display>) {
         if let Err(error) = result {
+            warn!(task, %error, "background work failed");
             let trouble = Trouble { task, at_ms: self.clock.now_ms(), error: error.to_string() };
             *self.last.lock() = Some(trouble);
         }

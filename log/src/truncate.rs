@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kseg_format::Offset;
 use kseg_segment::Segment;
+use tracing::{info, warn};
 
 use crate::error::{Error, Result};
 use crate::leader_epoch::FileWrite;
@@ -71,12 +72,20 @@ impl Inner {
         offset: Offset,
     ) -> Result<bool> {
         let log_end = self.marks().log_end.offset;
+        let dir = self.dir.display();
+        let high_watermark = self.marks().high_watermark.offset;
+        if offset < high_watermark {
+            let (offset, high_watermark) = (offset.get(), high_watermark.get());
+            warn!(%dir, offset, high_watermark, "truncating below the high watermark");
+        }
         if offset >= log_end {
+            info!(%dir, offset = offset.get(), log_end = log_end.get(), "truncation has no effect");
             if self.epochs.write().truncate_from_end(log_end).write == FileWrite::Background {
                 self.write_epochs_later(deferred);
             }
             return Ok(false);
         }
+        info!(%dir, offset = offset.get(), log_end = log_end.get(), "truncating");
         let segments = self.segments();
         let first = segments.as_slice().first().map(|s| s.base_offset());
         if first.is_none_or(|base| base > offset) {

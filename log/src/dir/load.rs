@@ -6,6 +6,8 @@ use std::sync::Arc;
 use kseg_format::{TopicPartition, Uuid};
 
 use super::LogDir;
+use tracing::{error, info};
+
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::sync::{AtomicUsize, Mutex, Ordering, scope};
@@ -97,6 +99,11 @@ impl LogDir {
         };
         scope(options.threads.clamp(1, partitions.len().max(1)), work);
         let mut summary = std::mem::take(&mut *summary.lock());
+        for (partition, error) in &summary.failed {
+            error!(%partition, %error, "log not opened");
+        }
+        let (dir, opened) = (self.path().display(), summary.opened);
+        info!(%dir, opened, failed = summary.failed.len(), clean = self.was_clean(), "all logs loaded");
         summary.stray.sort();
         summary.failed.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(summary)

@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 use kseg_format::{PartitionMetadata, TopicPartition, Uuid};
 
 use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS};
+use tracing::{info, warn};
+
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::topic::{DirKind, dir_name};
@@ -90,6 +92,10 @@ impl DirInner {
             self.noted(names.rename(&folder, &self.path.join(&name)).map_err(Error::from))?;
             self.noted(names.sync_dir(&self.path).map_err(Error::from))?;
             self.forget(partition);
+            match kind {
+                DirKind::Stray => warn!(dir = %folder.display(), to = name, "partition set aside"),
+                _ => info!(dir = %folder.display(), to = name, "partition renamed for deletion"),
+            }
             Ok(Some(name))
         })?;
         if renamed.is_some() {
@@ -117,7 +123,10 @@ impl DirInner {
             {
                 let removed = dir.options.backend.names().remove_dir_all(&dir.path.join(&name));
                 // What is left is removed when the directory is opened next.
-                let _ = dir.noted(removed.map_err(Error::from));
+                match dir.noted(removed.map_err(Error::from)) {
+                    Ok(()) => info!(dir = %dir.path.display(), name, "partition deleted"),
+                    Err(error) => dir.troubles.note("kafka-delete-logs", Err::<(), _>(error)),
+                }
             }
         };
         self.options.scheduler.schedule("kafka-delete-logs", delay, Box::new(task));

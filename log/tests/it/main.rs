@@ -7,6 +7,7 @@ mod faults;
 mod life;
 mod load;
 mod manager;
+mod messages;
 mod order;
 mod producers;
 mod read;
