@@ -226,6 +226,12 @@ impl LogDir {
         &self.inner.damaged_checkpoints
     }
 
+    /// The broker's epoch in the marker that the directory had when it was opened; `None` without a marker, or where it
+    /// tells of none. The next orderly stop writes the same one.
+    pub fn broker_epoch(&self) -> Option<i64> {
+        self.inner.marker.broker_epoch
+    }
+
     /// Whether the directory had been stopped in an orderly way, or was new.
     pub fn was_clean(&self) -> bool {
         self.inner.clean
@@ -526,6 +532,13 @@ impl DirInner {
             Some(config) => config,
             None => self.topics.lock().log_config(&partition.topic, &self.options.config)?,
         };
+        let expected = self.topics.lock().0.get(&partition.topic).map(|topic| topic.id);
+        if let Some(expected) = expected
+            && let Ok(Some(found)) = self.topic_id(partition)
+            && found != expected
+        {
+            return Err(Error::TopicId { dir: self.folder(partition), expected, found });
+        }
         let (recovery_point, log_start_offset, high_watermark) = {
             let marks = self.marks.lock();
             let at = |offsets: &Offsets| offsets.get(partition).copied();

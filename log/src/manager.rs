@@ -152,6 +152,42 @@ impl LogManager {
         Ok(())
     }
 
+    /// Cordons the directories in `list`, as `cordoned.log.dirs` has it: paths with commas between them, `*` alone for all,
+    /// nothing for none. All others take new partitions again.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a path that is none of this manager's, or `*` beside a path; nothing is changed.
+    pub fn set_cordoned_list(&self, list: &str) -> Result<()> {
+        let items: Vec<&str> = list.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+        if items.contains(&"*") && items.len() > 1 {
+            let what = format!("cordoned.log.dirs={list}: expected * alone, or directories");
+            return Err(Error::InvalidArgument { what });
+        }
+        let all = items == ["*"];
+        let named: Vec<&Path> = match all {
+            true => Vec::new(),
+            false => items
+                .iter()
+                .map(|item| Ok(self.place(Path::new(item))?.path.as_path()))
+                .collect::<Result<_>>()?,
+        };
+        for place in &self.dirs {
+            *place.cordoned.lock() = all || named.contains(&place.path.as_path());
+        }
+        Ok(())
+    }
+
+    /// The broker's epoch at the last orderly stop, as the markers of all directories had it; `None` where one is out of
+    /// service, has had no marker or one without an epoch, or two differ.
+    pub fn broker_epoch(&self) -> Option<i64> {
+        let mut epochs = self.dirs.iter().map(|place| {
+            let dir = place.dir.as_ref().ok().filter(|dir| dir.offline().is_none());
+            dir.and_then(LogDir::broker_epoch)
+        });
+        let first = epochs.next()??;
+        epochs.all(|epoch| epoch == Some(first)).then_some(first)
+    }
+
     fn place(&self, path: &Path) -> Result<&Place> {
         let path = plain(path);
         self.dirs.iter().find(|place| place.path == path).ok_or_else(|| Error::InvalidArgument {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use kseg_format::{Magic, Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::{
-    BatchReader, Cut, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name, keep_aside,
-    parse_file_name,
+    BatchReader, Cut, CutReason, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name,
+    keep_aside, parse_file_name,
 };
 use tracing::{error, info, warn};
 
@@ -264,6 +264,7 @@ impl Log {
                 report: &mut report,
                 doubts: Doubts::default(),
                 present: BTreeSet::new(),
+                overflowed: None,
             };
             let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
             let doubts = std::mem::take(&mut loading.doubts);
@@ -317,6 +318,8 @@ struct Loading<'l> {
     doubts: Doubts,
     /// The files of segments, as they were listed last.
     present: BTreeSet<(Offset, FileKind)>,
+    /// The last segment, where recovery found that it has to be split; its parts are ready.
+    overflowed: Option<Offset>,
 }
 
 impl Loading<'_> {
@@ -481,16 +484,16 @@ impl Loading<'_> {
     /// Phases 4 to 6.
     fn load(&mut self, writer: &mut Writer, deferred: &mut Deferred, kind: DirKind) -> Result<()> {
         self.open_segments()?;
-        while let Some(split) = self.split_one()? {
-            self.report.split.push(split);
-            for segment in self.log.segments().as_slice() {
-                segment.abandon();
+        let known_end = loop {
+            while let Some(split) = self.split_one()? {
+                self.finish_split(split, deferred)?;
             }
-            self.finish_replacements()?;
-            self.open_segments()?;
-        }
-        self.rebuild_missing()?;
-        let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer, deferred)? };
+            self.rebuild_missing()?;
+            let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer, deferred)? };
+            let Some(split) = self.overflowed.take() else { break known_end };
+            self.finish_split(split, deferred)?;
+            self.report.recovered.clear();
+        };
         let log = self.log;
         if log.segments().active().is_none() {
             let segment = log.new_segment(self.log_start)?;
@@ -533,6 +536,23 @@ impl Loading<'_> {
         log.rebuild_producers(writer, log_start, log_end, self.clean, &mut self.doubts)?;
         writer.last_flush_ms = log.clock.now_ms();
         log.refresh_first_unstable(writer);
+        Ok(())
+    }
+
+    /// Puts the parts of a segment in its place. The first part has its base, so that the replacement is whole wherever it
+    /// stops; where no batch fits that base it is empty, and goes.
+    fn finish_split(&mut self, base: Offset, deferred: &mut Deferred) -> Result<()> {
+        self.report.split.push(base);
+        for segment in self.log.segments().as_slice() {
+            segment.abandon();
+        }
+        self.finish_replacements()?;
+        self.open_segments()?;
+        let segments = self.log.segments();
+        if let Some(first) = segments.get(base).filter(|first| first.size() == 0) {
+            *self.log.segments.write() = Arc::new(segments.without(|s| s.base_offset() == base));
+            self.log.delete_later(vec![first.clone()], deferred)?;
+        }
         Ok(())
     }
 
@@ -606,7 +626,8 @@ impl Loading<'_> {
     /// Splits the first segment, of those whose batches will all be looked at, that has offsets too far from its base.
     /// Returns its base.
     ///
-    /// Source: Kafka `LogLoader.retryOnOffsetOverflow`. The last segment cannot be such a one, since none was ever compacted.
+    /// Source: Kafka `LogLoader.retryOnOffsetOverflow`. The last segment is looked at when
+    /// recovery finds a batch that is too far.
     fn split_one(&mut self) -> Result<Option<Offset>> {
         let log = self.log;
         let segments = log.segments();
@@ -618,7 +639,7 @@ impl Loading<'_> {
             if !looked_at || !may_overflow {
                 continue;
             }
-            let parts = segment.overflow(limit).map_err(|e| log.wrap(e))?;
+            let parts = segment.overflow(Some(limit)).map_err(|e| log.wrap(e))?;
             if parts.is_empty() {
                 continue;
             }
@@ -649,6 +670,9 @@ impl Loading<'_> {
             let unflushed = segments.range(self.recovery_point, Offset::new(i64::MAX))?.to_vec();
             for (n, segment) in unflushed.iter().enumerate() {
                 let (next_offset, cut) = self.recover_segment(writer, segment, &unflushed[n + 1..])?;
+                if self.overflowed.is_some() {
+                    return Ok(None);
+                }
                 end = Some(next_offset);
                 self.report.recovered.push(segment.base_offset());
                 if let Some(cut) = cut {
@@ -744,7 +768,8 @@ impl Loading<'_> {
         let mut epochs_changed = false;
         let mut noted = Ok(());
         let doubts = &mut self.doubts;
-        // Batches that are too far were split off when the segments were opened: any that is left is damaged.
+        // Batches that are too far were split off when the segments were opened, but for the last one: any other that is
+        // left is damaged.
         let checked = segment.check(Overflow::Cut, &mut |position, batch| {
             let header = batch.header();
             if header.magic() != Magic::V2 {
@@ -771,6 +796,14 @@ impl Loading<'_> {
         });
         noted.map_err(|e| log.wrap(e))?;
         let checked = checked.map_err(|e| log.wrap(e))?;
+        if later.is_empty() && matches!(checked.damage, Some(CutReason::TooFar { .. })) {
+            let parts = segment.overflow(None).map_err(|e| log.wrap(e))?;
+            if !parts.is_empty() {
+                segment.split(&parts).map_err(|e| log.wrap(e))?;
+                self.overflowed = Some(base);
+                return Ok((base, None));
+            }
+        }
         if checked.damage.is_some() {
             self.set_aside_behind(later)?;
         }

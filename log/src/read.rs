@@ -193,8 +193,7 @@ impl Inner {
         let bound =
             segment.upper_bound_offset(position, read.region.len() as u64).map_err(|e| self.wrap(e))?;
         let segments = self.segments();
-        let next =
-            segments.as_slice().iter().map(|s| s.base_offset()).find(|&base| base > segment.base_offset());
+        let next = segments.above(segment.base_offset()).first().map(|s| s.base_offset());
         let upper = bound.or(next).unwrap_or_else(|| self.marks().log_end.offset);
         self.collect_aborted(&segments, segment.base_offset(), start, upper)
     }
@@ -268,5 +267,41 @@ impl Inner {
 
     pub(crate) fn out_of_range(&self, offset: Offset, log_start: Offset, log_end: Offset) -> Error {
         Error::OffsetOutOfRange { dir: self.dir.clone(), offset, log_start, log_end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kseg_format::{BatchOptions, LeaderEpoch, Origin, RecordBatchBuilder};
+
+    use super::*;
+    use crate::open::OpenOptions;
+
+    #[test]
+    fn log_edge_97_where_the_bound_has_no_place_a_read_tells_where_and_gives_nothing() {
+        let backend = kseg_io_backends::open("memory").expect("memory is always there");
+        let log = Log::open(std::path::Path::new("/data/t-0"), OpenOptions::new(backend)).expect("a log");
+        for n in 0..6 {
+            if n == 2 || n == 4 {
+                log.roll(None).expect("a roll");
+            }
+            let mut batch = RecordBatchBuilder::new(BatchOptions::default());
+            batch.append(None, None, Some(b"v"), &[]).expect("a record");
+            let mut bytes = bytes::BytesMut::new();
+            batch.finish(&mut bytes).expect("a batch");
+            log.append_as_leader(bytes, LeaderEpoch::new(0), Origin::Client).expect("an append");
+        }
+        let segment = log.inner.segments().get(Offset::new(2)).expect("a segment").clone();
+        let first = Some(Place { segment: Offset::ZERO, position: 0 });
+        for place in [None, first] {
+            let end = Mark { offset: Offset::new(4), place };
+            let fetch = log
+                .inner
+                .read_segment(&segment, Offset::new(3), 100, end, Isolation::HighWatermark, true)
+                .expect("a read")
+                .expect("a batch");
+            let at = Place { segment: Offset::new(2), position: segment.size() / 2 };
+            assert_eq!((fetch.offset.get(), fetch.place, fetch.len()), (3, Some(at), 0));
+        }
     }
 }

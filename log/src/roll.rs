@@ -135,6 +135,10 @@ impl Inner {
 
     /// Returns whether there was anything to flush.
     fn sync_up_to(&self, end: Offset, inclusive: bool) -> Result<bool> {
+        if self.closed.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire) {
+            // An orderly close has made all durable; or the partition has moved, and this is its old place.
+            return Ok(false);
+        }
         let flush_end = if inclusive { end.next() } else { end };
         let recovery_point = self.marks().recovery_point;
         if flush_end <= recovery_point {
@@ -167,5 +171,29 @@ impl Inner {
             self.fence_on(synced)?;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kseg_format::{BatchOptions, LeaderEpoch, Origin, RecordBatchBuilder};
+
+    use super::*;
+    use crate::open::OpenOptions;
+
+    #[test]
+    fn log_edge_89_a_segment_with_data_is_never_rolled_onto() {
+        let backend = kseg_io_backends::open("memory").expect("memory is always there");
+        let log = Log::open(std::path::Path::new("/data/t-0"), OpenOptions::new(backend)).expect("a log");
+        let mut batch = RecordBatchBuilder::new(BatchOptions::default());
+        batch.append(None, None, Some(b"v"), &[]).expect("a record");
+        let mut bytes = bytes::BytesMut::new();
+        batch.finish(&mut bytes).expect("a batch");
+        log.append_as_leader(bytes, LeaderEpoch::new(0), Origin::Client).expect("an append");
+        // As if the append had not moved the end: no call leaves a log like that.
+        log.inner.marks.write().log_end.offset = Offset::ZERO;
+        let refused = log.roll(None).expect_err("the base is taken");
+        assert_eq!((refused.kafka_name(), log.size()), ("KafkaException", 69));
+        assert_eq!(log.inner.segments().as_slice().len(), 1);
     }
 }

@@ -64,6 +64,11 @@ impl Segments {
         self.list.partition_point(|s| s.base_offset() <= offset).checked_sub(1)
     }
 
+    /// Those whose base offset is above `offset`.
+    pub(crate) fn above(&self, offset: Offset) -> &[Arc<Segment>] {
+        &self.list[self.floor_index(offset).map_or(0, |index| index + 1)..]
+    }
+
     /// Sum of the segments' sizes in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.list.iter().map(|s| s.size()).sum()
@@ -152,10 +157,41 @@ mod tests {
     }
 
     #[test]
+    fn log_edge_69_and_71_what_lies_above_and_what_is_sealed() {
+        let above = |list: &Segments, offset| bases(list.above(Offset::new(offset)));
+        let odd = list(&[1, 3, 5, 7, 9]);
+        assert_eq!(above(&odd, 0), [1, 3, 5, 7, 9]);
+        assert_eq!((above(&odd, 1), above(&odd, 8), above(&odd, 9)), (vec![3, 5, 7, 9], vec![9], vec![]));
+        // The sealed ones from an offset on: all but the active one, which the last of a range is.
+        let sealed = |list: &Segments, from: i64| {
+            let active = list.active().expect("a segment").base_offset();
+            list.range(Offset::new(from), active.max(Offset::new(from))).map(bases).expect("a range")
+        };
+        let four = list(&[1, 2, 3, 4]);
+        assert_eq!((sealed(&four, 2), sealed(&four, 4)), (vec![2, 3], vec![]));
+        assert_eq!(sealed(&list(&[0, 1, 2, 3, 4, 5]), 6), [0_i64; 0]);
+    }
+
+    #[test]
+    fn log_edge_72_sizes_add_up_beyond_32_bits() {
+        let backend = kseg_io_backends::open("memory").expect("memory is always there");
+        let full = |base| {
+            let (dir, base) = (std::path::Path::new("/t-0"), Offset::new(base));
+            let config = SegmentConfig::default();
+            Segment::open(backend.clone(), dir, base, config, 0, i32::MAX as u64).expect("just fits")
+        };
+        let list = Segments::default().with(Arc::new(full(0))).with(Arc::new(full(1)));
+        assert_eq!(list.size(), 4_294_967_294);
+    }
+
+    #[test]
     fn log_edge_70_floors() {
         let list = list(&[1, 3, 5, 7]);
         let floor = |o| list.floor_index(Offset::new(o)).map(|i| list.as_slice()[i].base_offset().get());
         assert_eq!((floor(0), floor(2), floor(3), floor(9)), (None, Some(1), Some(3), Some(7)));
+        let (lower, higher) =
+            (|o: i64| floor(o - 1), |o: i64| bases(list.above(Offset::new(o))).first().copied());
+        assert_eq!((lower(3), lower(4), higher(4), higher(5)), (Some(1), Some(3), Some(5), Some(7)));
         assert!(list.get(Offset::new(3)).is_some() && list.get(Offset::new(4)).is_none());
     }
 }

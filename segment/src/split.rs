@@ -38,15 +38,17 @@ impl Segment {
     /// Whether batches lie too far from the base offset: the stretches of batches that fit together, or nothing where all
     /// fit. Looks at framing alone, up to the first bytes that are no batch; what follows those is in the last part.
     ///
-    /// `limit` is the base offset of the next segment. An offset at or above it is a damaged one, and no reason to split.
+    /// `limit` is the base offset of the next segment. An offset at or above it is a damaged one, and no reason to split. With
+    /// `None`, for the last segment, it takes two batches beyond reach, or one of which only the end is: the base offset of
+    /// a single one may be damaged, since no checksum covers it.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn overflow(&self, limit: Offset) -> Result<Vec<Part>> {
+    pub fn overflow(&self, limit: Option<Offset>) -> Result<Vec<Part>> {
         let file = self.log.open()?;
         let size = self.size();
         let mut parts = vec![Part { base: self.base, range: 0..0 }];
-        let mut overflows = false;
+        let (mut too_far, mut surely) = (0, false);
         let mut next = self.base;
         let mut walk = Headers::new(&*file, 0, size);
         loop {
@@ -56,8 +58,12 @@ impl Segment {
                 Err(e) => return Err(e),
             };
             let last = header.last_offset();
-            let in_order = last >= next && last < limit;
-            overflows |= in_order && !self.can_hold(last);
+            let in_order = last >= next && limit.is_none_or(|limit| last < limit);
+            if in_order && !self.can_hold(last) {
+                too_far += 1;
+                // How far it reaches is under the checksum, where it begins is not.
+                surely |= limit.is_some() || header.base_offset().is_some_and(|base| self.can_hold(base));
+            }
             let fits = parts.last().is_some_and(|part| last.relative_to(part.base).is_some());
             if in_order && !fits {
                 // The base of an old compressed batch is inside it: this is one below it that fits.
@@ -73,7 +79,7 @@ impl Segment {
                 part.range.end = end;
             }
         }
-        if !overflows {
+        if !surely && too_far < 2 {
             return Ok(Vec::new());
         }
         if let Some(part) = parts.last_mut() {

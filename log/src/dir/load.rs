@@ -111,7 +111,7 @@ impl LogDir {
 
     /// `None` for one that was set aside.
     fn load_one(&self, partition: &TopicPartition, options: &LoadOptions<'_>) -> Result<Option<Arc<Log>>> {
-        if (options.is_stray)(partition, self.topic_id(partition)?) {
+        if (options.is_stray)(partition, self.inner.noted(self.topic_id(partition))?) {
             self.set_aside(partition)?;
             return Ok(None);
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use kseg_format::{PartitionMetadata, TopicPartition, Uuid};
+use kseg_io_backends::Kind;
 
 use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS};
 use tracing::{info, warn};
@@ -20,7 +21,8 @@ impl LogDir {
     /// A folder that is still there after a crash is removed by whoever opens the directory next.
     ///
     /// # Errors
-    /// [`Error::Io`]: the partition is still there, and closed; [`Error::Offline`].
+    /// [`Error::Io`]: the partition is still there, and closed; [`Error::NotADirectory`] where a file is in its place, which
+    /// stays; [`Error::Offline`].
     ///
     /// Source: Kafka `LogManager.asyncDelete`.
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool> {
@@ -80,12 +82,16 @@ impl DirInner {
     fn rename_away(self: &Arc<Self>, partition: &TopicPartition, kind: DirKind) -> Result<Option<String>> {
         self.health.check()?;
         let renamed = self.in_turn(partition, || {
+            let names = self.options.backend.names();
+            let folder = self.folder(partition);
+            let found = self.noted(names.stat(&folder).map_err(Error::from))?;
+            if found.as_ref().is_some_and(|stat| stat.kind != Kind::Dir) {
+                return Err(Error::NotADirectory { path: folder, found: "a file" });
+            }
             if let Some(log) = self.logs.lock().remove(partition) {
                 log.abandon();
             }
-            let names = self.options.backend.names();
-            let folder = self.folder(partition);
-            if names.stat(&folder)?.is_none() {
+            if found.is_none() {
                 return Ok(None);
             }
             let name = dir_name(partition, kind, unique());

@@ -499,3 +499,26 @@ fn a_stamp_of_an_epoch_survives_a_reopening() {
     log.close().expect("closed");
     assert_eq!(epochs(&bench.open()), [(3, 0), (5, 2)]);
 }
+
+#[test]
+fn log_edge_52_recovery_notes_each_leader_epoch_where_it_begins() {
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    log.truncate_fully_and_start_at(Offset::new(104), None).expect("an empty log");
+    for (base, epoch) in [(104, 0), (106, 1), (108, 1), (110, 2)] {
+        Draft::new(2).base(base).epoch(epoch).follow(&log).expect("an append");
+    }
+    log.abandon();
+    overwrite(&bench, "leader-epoch-checkpoint", b"0\n0\n");
+    assert_eq!(epochs(&bench.open_unclean(0)), [(0, 104), (1, 106), (2, 110)]);
+}
+
+#[test]
+fn log_edge_268_a_new_log_has_nothing_and_then_what_was_appended() {
+    let log = Bench::new(&[]).open();
+    let read = |max| log.read(Offset::ZERO, max, kseg_log::Isolation::LogEnd, true).expect("no error");
+    assert!(read(1).is_empty());
+    lead(&log, 1, 1, 100);
+    lead(&log, 1, 1, 100);
+    assert_eq!((log.log_end_offset().get(), log.recovery_point().get(), read(1000).len()), (2, 0, 200));
+}

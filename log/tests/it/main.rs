@@ -3,6 +3,8 @@
 mod append;
 mod closing;
 mod dir;
+mod directories;
+mod edges;
 mod faults;
 mod life;
 mod load;
