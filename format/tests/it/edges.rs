@@ -12,12 +12,10 @@ const LAST: u32 = 209;
 const WITHOUT: &[(u32, &str)] = &[
     (14, "a timestamp type \"none\" cannot be set: `TimestampType` has CreateTime and LogAppendTime alone"),
     (78, "a leader's append has one target, magic 2, and no message of magic 0 or 1 can be given a producer"),
-    (114, "transactions are not verified with their coordinator: there is no verification entry"),
     (
         128,
         "no checkpoint is read lazily, and none is asked by directory: a data directory reads its own, once, at open",
     ),
-    (152, "as 114: an append brings no verification entry"),
     (176, "as 14, for a wrapper of magic 1"),
 ];
 

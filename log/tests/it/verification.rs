@@ -168,7 +168,7 @@ fn log_edge_304_verification_may_be_switched_on_while_a_batch_is_under_way() {
 }
 
 #[test]
-fn a_verification_that_nobody_ends_expires() {
+fn format_edge_114_a_verification_that_nobody_ends_expires() {
     let bench = Bench::new(&[]);
     let options = OpenOptions {
         producer_expiration_ms: 1000,
@@ -182,4 +182,37 @@ fn a_verification_that_nobody_ends_expires() {
     assert!(kept(&log).is_some());
     bench.scheduler.advance(1);
     assert_eq!(kept(&log), None);
+}
+
+#[test]
+fn format_edge_114_the_lowest_sequence_of_the_highest_epoch_counts() {
+    // (epoch and sequence of each start, first sequence that is accepted, first that is not)
+    for (starts, accepted, refused) in
+        [(&[(0, 5), (0, 3)][..], 3, 5), (&[(0, 3), (1, 6)], 6, 7), (&[(1, 6), (0, 3)], 6, 7)]
+    {
+        for (sequence, fits) in [(accepted, true), (refused, false)] {
+            let log = open(&Bench::new(&[]), true);
+            let guards: Vec<_> = starts.iter().map(|&(epoch, first)| begin(&log, epoch, first, V1)).collect();
+            assert!(guards.windows(2).all(|pair| pair[0] == pair[1]));
+            let batch = Draft::new(1).of(P, 1, sequence).transactional();
+            let result = append(&log, &batch, Origin::Client, Some(guards[0]));
+            assert_eq!(result.is_ok(), fits, "{starts:?} {sequence}");
+        }
+    }
+}
+
+#[test]
+fn format_edge_152_a_producer_without_batches_begins_at_0_where_each_transaction_has_an_epoch() {
+    for marker_first in [false, true] {
+        for (version, sequence, fits) in [(V2, 7, false), (V2, 0, true), (V1, 7, !marker_first)] {
+            let log = open(&Bench::new(&[]), true);
+            if marker_first {
+                end(&log, 0, V1);
+            }
+            let guard = begin(&log, 0, sequence, version);
+            let batch = Draft::new(1).of(P, 0, sequence).transactional();
+            let result = append(&log, &batch, Origin::Client, Some(guard));
+            assert_eq!(result.is_ok(), fits, "{marker_first} {sequence}: {result:?}");
+        }
+    }
 }
