@@ -726,25 +726,24 @@ impl Loading<'_> {
     fn rebuild_aborted(&mut self, segment: &Segment) -> Result<()> {
         let log = self.log;
         let base = segment.base_offset();
-        segment.forget_aborted().map_err(|e| log.wrap(e))?;
         let mut state = log.producers_at(self.log_start, base, &mut self.doubts)?;
+        let mut aborted = Vec::new();
         let all = segment.read(base, usize::MAX, Some(segment.size()), true).map_err(|e| log.wrap(e))?;
-        let Some(all) = all else { return Ok(()) };
-        let mut walk = BatchReader::new(&**all.region.file(), 0, segment.size());
-        loop {
-            let (position, batch) = match walk.next() {
-                Ok(Some(next)) => next,
-                // What cannot be read is reported when it is read.
-                Ok(None) | Err(kseg_segment::Error::Corrupt { .. }) => return Ok(()),
-                Err(e) => return Err(log.wrap(e)),
-            };
-            // Doubts about a batch are noted when the producers are rebuilt.
-            for ended in observe(&mut state, &batch, Place { segment: base, position }).unwrap_or_default() {
-                if let Some(aborted) = aborted_entry(&ended) {
-                    segment.append_aborted(&aborted).map_err(|e| log.wrap(e))?;
-                }
+        if let Some(all) = all {
+            let mut walk = BatchReader::new(&**all.region.file(), 0, segment.size());
+            loop {
+                let (position, batch) = match walk.next() {
+                    Ok(Some(next)) => next,
+                    // What cannot be read is reported when it is read.
+                    Ok(None) | Err(kseg_segment::Error::Corrupt { .. }) => break,
+                    Err(e) => return Err(log.wrap(e)),
+                };
+                // Doubts about a batch are noted when the producers are rebuilt.
+                let ended = observe(&mut state, &batch, Place { segment: base, position });
+                aborted.extend(ended.unwrap_or_default().iter().filter_map(aborted_entry));
             }
         }
+        segment.replace_aborted(&aborted).map_err(|e| log.wrap(e))
     }
 
     /// Checks one segment, with the leader epochs and producers of its batches. Where it is damaged the segments behind it

@@ -93,12 +93,16 @@ impl Segment {
         }))
     }
 
-    /// Drops all aborted transactions, for a caller that adds them anew from the markers.
+    /// Puts these aborted transactions, by ascending markers, in the place of those that the index holds. Atomic and durable:
+    /// an index of which a part is missing could not be told from a whole one.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn forget_aborted(&self) -> Result<()> {
-        self.reset_aborted()
+    /// [`Error::Io`]; the index is as it was, or the new one.
+    pub fn replace_aborted(&self, transactions: &[AbortedTransaction]) -> Result<()> {
+        let bytes: Vec<u8> = transactions.iter().flat_map(AbortedTransaction::encode).collect();
+        self.backend.names().replace(&self.txn_path(), &bytes)?;
+        self.aborted_end.store(transactions.last().map_or(0, end_of), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Drops the transactions whose marker lies at or above `offset`.

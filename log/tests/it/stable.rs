@@ -338,3 +338,32 @@ fn a_transaction_index_of_another_segment_is_made_anew_when_the_log_is_opened() 
         assert_eq!(aborted(&bench.open()), TWO_ABORTED);
     }
 }
+
+#[test]
+fn a_transaction_index_is_made_anew_as_a_whole_wherever_it_stops() {
+    let calls =
+        [Call::Open, Call::Write, Call::SetLen, Call::Replace, Call::WriteFile, Call::Rename, Call::SyncDir];
+    let mut stopped = 0;
+    for call in calls {
+        for nth in 1.. {
+            let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+            let bench = Bench::on(faulty.clone(), &[]);
+            let log = bench.open();
+            four_producers(&log, false, &[19, 49, 75]);
+            log.close().expect("closed");
+            overwrite(&bench, &name(19, "txnindex"), &contents(&bench, &name(49, "txnindex")));
+            let before = faulty.fired();
+            faulty.inject(Fault::on(call).nth(nth).always());
+            let opened = Log::open(std::path::Path::new(DIR), bench.options());
+            let failed = opened.is_err();
+            drop(opened.map(|log| log.abandon()));
+            faulty.clear();
+            if faulty.fired() == before {
+                break;
+            }
+            stopped += usize::from(failed);
+            assert_eq!(aborted(&bench.open_unclean(90)), TWO_ABORTED, "{call:?} {nth}");
+        }
+    }
+    assert!(stopped > 3, "{stopped}");
+}

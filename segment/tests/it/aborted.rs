@@ -174,8 +174,10 @@ fn log_edge_32_entries_of_another_segment_are_found_out() {
     assert!(!segment.aborted_are_sound(Offset::new(51)).expect("read"), "markers that go back");
     overwrite(&*backend, 0, FileKind::TxnIndex, &[1; 34]);
     assert!(!segment.aborted_are_sound(Offset::new(51)).expect("read"), "a later version");
-    segment.forget_aborted().expect("emptied");
+    segment.replace_aborted(&four()).expect("made anew");
     assert!(segment.aborted_are_sound(Offset::new(51)).expect("read"));
+    assert_eq!(segment.aborted().expect("read"), four());
+    assert!(segment.append_aborted(&four()[3]).is_err(), "it goes on behind the last");
 }
 
 #[test]
