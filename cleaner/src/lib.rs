@@ -41,24 +41,35 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod checkpoints;
 mod chunks;
 mod copy;
 mod dirty;
 mod error;
+mod facts;
 mod grouping;
 mod keys;
+mod manager;
 mod offset_map;
 mod options;
 mod round;
 mod select;
+mod states;
 mod stats;
+mod status;
+mod sync;
+mod throttle;
 mod transactions;
 
 pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
 pub use error::{Error, Result};
 pub use grouping::{GroupFacts, GroupLimits, group};
+pub use manager::{Manager, ManagerOptions, Pass, Threads, Totals};
 pub use offset_map::{MapFull, OffsetMap, SLOT_BYTES};
 pub use options::{CleanerOptions, NullKey};
 pub use round::{Cleaner, Dirty, Pace, Round, Unhindered};
 pub use select::{Selection, select};
+pub use states::PartitionState;
 pub use stats::{RoundReport, RoundStats};
+pub use status::{Next, Status, Uncleanable};
+pub use throttle::Throttle;

@@ -1,8 +1,14 @@
 //! What is dirty in a log, and which log is cleaned first.
 
+mod bed;
 mod cases;
+mod edges;
+mod manager;
+mod mapping;
+mod rounds;
 mod sections;
 mod selection;
+mod transactions;
 
 use kseg_cleaner::{LogFacts, Rules, Sections, SegmentFacts};
 use kseg_format::{Offset, Timestamp};

@@ -322,3 +322,68 @@ fn a_list_that_says_nothing_is_removed() {
         assert!(log.load_report().unknown.is_empty());
     }
 }
+
+/// A swap that stopped right after it had happened, of a new segment with the batches below `end`.
+fn stopped_after_swap(end: i64) -> Bench {
+    let faulty = Arc::new(Faulty::new(open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let log = filled(&bench);
+    let (sealed, _) = log.sealed_segments().expect("segments");
+    let into = log.begin_replacement(Offset::ZERO).expect("a replacement");
+    for offset in 0..end {
+        into.append(Offset::new(offset), batch_at(offset, 1, 1000 + offset, 100).freeze())
+            .expect("an append");
+    }
+    // Three files and the list get their names; the next rename is that of an old segment.
+    faulty.inject(Fault::on(Call::Rename).nth(5).always());
+    log.replace_segments(&sealed, &[into.finish(None).expect("finished")]).expect_err("a stop");
+    faulty.clear();
+    log.abandon();
+    bench
+}
+
+#[test]
+fn cleaner_edge_177_and_178_old_segments_of_which_nothing_was_kept_do_not_come_back() {
+    for (end, left) in [(1, vec![0, 9]), (0, vec![9])] {
+        let bench = stopped_after_swap(end);
+        let files = bench.files();
+        assert!(files.iter().any(|(name, _)| name.ends_with("06.log")), "{files:?}");
+        let log = bench.open_unclean(9);
+        log.update_high_watermark(log.log_end_offset());
+        assert_eq!((there(&log), bases(&log), leftovers(&bench)), (left, vec![0, 9], vec![]));
+    }
+}
+
+#[test]
+fn cleaner_edge_97_and_98_and_163_files_of_swaps_that_did_not_happen_do_no_harm() {
+    // Two new segments, of which one has its next name: neither counts.
+    let bench = Bench::new(&[]);
+    let log = filled(&bench);
+    let one = log.begin_replacement(Offset::ZERO).expect("one").finish(None).expect("finished");
+    let two = log.begin_replacement(Offset::new(3)).expect("two").finish(None).expect("finished");
+    assert_eq!((one.base.get(), two.base.get()), (0, 3));
+    log.close().expect("closed");
+    for kind in ["log", "index", "timeindex"] {
+        rename(&bench, &format!("{:020}.{kind}.cleaned", 3), &format!("{:020}.{kind}.swap", 3));
+    }
+    let log = bench.open();
+    log.update_high_watermark(log.log_end_offset());
+    assert_eq!((there(&log), leftovers(&bench)), (BEFORE.to_vec(), vec![]));
+    log.close().expect("closed");
+
+    // A snapshot in the range of a swap that has happened goes.
+    let bench = stopped_after_swap(2);
+    let stale = std::path::Path::new(DIR).join(format!("{:020}.snapshot", 6));
+    bench.backend.names().write(&stale, b"stale", false).expect("a file");
+    let log = bench.open_unclean(9);
+    assert_eq!(log.log_end_offset().get(), 10);
+    assert!(bench.size_of(&format!("{:020}.snapshot", 6)).is_none());
+
+    // What a failed round left is gone before the next one begins to write.
+    let bench = Bench::new(&[]);
+    let log = filled(&bench);
+    let stray = log.begin_replacement(Offset::ZERO).expect("one");
+    drop(stray);
+    assert_eq!(log.remove_unfinished_replacements().expect("removed"), 1);
+    assert_eq!(leftovers(&bench), Vec::<String>::new());
+}
