@@ -65,6 +65,7 @@ mod plan;
 mod power;
 mod probe;
 mod queued;
+mod send;
 mod slots;
 mod space;
 mod spec;
@@ -94,6 +95,7 @@ pub use crate::{
     options::Options,
     plan::{AppendPlan, Space},
     probe::Unavailable,
+    send::send,
     slots::SlotTable,
     spec::{BackendSpec, Cache, Engine, Opened, SpecError, open},
     std_file::StdBackend,

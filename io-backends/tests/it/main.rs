@@ -16,4 +16,5 @@ mod model;
 mod places;
 #[cfg(feature = "testing")]
 mod power;
+mod reads;
 mod uring;
