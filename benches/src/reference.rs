@@ -61,19 +61,20 @@ pub(crate) fn crc_is_right(batch: &[u8]) -> bool {
     crc32c::crc32c(&batch[21..]) == stored
 }
 
-/// One write call for each batch, to a file that grows, after one CRC pass; a sync after each on request.
+/// One write call for each batch, to a file that grows, after one CRC pass; a sync after every so many on request.
 #[derive(Debug)]
 pub(crate) struct WriteLoop {
     path: PathBuf,
     supply: Supply,
     cap: u64,
-    sync: bool,
+    sync_every: usize,
 }
 
 impl WriteLoop {
-    /// Writes batches of `supply` to `path`, beginning again with an empty file after `cap` bytes.
-    pub(crate) fn new(path: PathBuf, supply: Supply, cap: u64, sync: bool) -> WriteLoop {
-        WriteLoop { path, supply, cap, sync }
+    /// Writes batches of `supply` to `path`, beginning again with an empty file after `cap` bytes, and syncs after
+    /// every `sync_every` of them; never if that is 0.
+    pub(crate) fn new(path: PathBuf, supply: Supply, cap: u64, sync_every: usize) -> WriteLoop {
+        WriteLoop { path, supply, cap, sync_every }
     }
 
     fn fresh(&self) -> Result<File, BenchError> {
@@ -85,11 +86,14 @@ impl WriteLoop {
         if !crc_is_right(batch) {
             return Err(wrong_crc(at));
         }
-        file.write_all_at(batch, at).map_err(BenchError::io("write", &self.path))?;
-        if self.sync {
-            file.sync_data().map_err(BenchError::io("sync", &self.path))?;
+        file.write_all_at(batch, at).map_err(BenchError::io("write", &self.path))
+    }
+
+    fn sync(&self, file: &File) -> Result<(), BenchError> {
+        match self.sync_every {
+            0 => Ok(()),
+            _ => file.sync_data().map_err(BenchError::io("sync", &self.path)),
         }
-        Ok(())
     }
 
     fn remove(&self, file: File) -> Result<(), BenchError> {
@@ -106,6 +110,7 @@ impl Work for WriteLoop {
         for i in 0..self.supply.different() {
             let batch = self.supply.one();
             self.write(&file, &batch, (i * len) as u64)?;
+            self.sync(&file)?;
         }
         let mut all = vec![0; self.supply.different() * len];
         file.read_exact_at(&mut all, 0).map_err(BenchError::io("read", &self.path))?;
@@ -119,7 +124,10 @@ impl Work for WriteLoop {
             let file = self.fresh()?;
             let mut at = 0;
             while watch.runs() && at < self.cap {
-                let group = if self.sync { vec![self.supply.one()] } else { self.supply.group() };
+                let group = match self.sync_every {
+                    0 => self.supply.group(),
+                    count => (0..count).map(|_| self.supply.one()).collect(),
+                };
                 watch.time(|| {
                     let begin = at;
                     let mut batches = 0;
@@ -128,7 +136,8 @@ impl Work for WriteLoop {
                         at += batch.len() as u64;
                         batches += 1;
                     }
-                    Ok(if self.sync { batches } else { at - begin })
+                    self.sync(&file)?;
+                    Ok(if self.sync_every > 0 { batches } else { at - begin })
                 })?;
             }
             let len = self.supply.batch_len();
@@ -425,12 +434,12 @@ mod tests {
         let file = |sync| WriteLoop::new(dir.path().join("reference"), supply.clone(), 64 << 10, sync);
         let mut memory = MemoryAppendLoop::new(supply.clone(), 64 << 10);
         let hash = memory.check().unwrap();
-        assert_eq!(file(false).check().unwrap(), hash);
-        assert_eq!(file(true).check().unwrap(), hash);
+        assert_eq!(file(0).check().unwrap(), hash);
+        assert_eq!(file(1).check().unwrap(), hash);
         assert!(memory.slice(MOMENT).unwrap().units > 0);
-        let slice = file(false).slice(MOMENT).unwrap();
+        let slice = file(0).slice(MOMENT).unwrap();
         assert_eq!(slice.units % supply.batch_len() as u64, 0);
-        assert!(file(true).slice(MOMENT).unwrap().units > 0);
+        assert!(file(3).slice(MOMENT).unwrap().units > 0);
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
     }
 

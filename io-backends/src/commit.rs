@@ -10,17 +10,19 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::error::IoError;
 use crate::marks::Marks;
-use crate::sync::{Condvar, Mutex, in_background, yield_now};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread, current, in_background, park, yield_now};
 
-/// Turns that a leader gives to those who were served with it last time, so that they share the next sync, too. A lone
-/// writer's leader gives none.
-const TURNS_MAX: usize = 4;
+/// Turns that a leader gives to those who were served with it last time, so that they share the next sync, too: no more
+/// than this for each of them, and no more once so many in a row have brought nothing. A lone writer's leader gives none.
+const TURNS_EACH: usize = 4;
+const TURNS_IDLE: usize = 3;
 
 /// What is committed: the append side of one file.
 pub(crate) trait Commits: Send + Sync + 'static {
@@ -29,6 +31,9 @@ pub(crate) trait Commits: Send + Sync + 'static {
 
     /// How far the file is.
     fn marks(&self) -> &Marks;
+
+    /// Whether the file was cut to a length that no sync has covered.
+    fn is_cut(&self) -> bool;
 
     /// Runs one sync over all that was accepted before, and moves the durable mark. Never called twice at a time.
     ///
@@ -47,7 +52,6 @@ pub(crate) trait Commits: Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct Committer {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +60,7 @@ struct State {
     begun: u64,
     ended: u64,
     /// Threads that wait for the end of a sync.
-    waiting: usize,
+    waiting: Vec<Arc<Waiting>>,
     /// How many the last sync served beside the thread that ran it.
     served: usize,
     wakers: Vec<Watcher>,
@@ -72,6 +76,13 @@ struct Watcher {
     waker: Waker,
 }
 
+/// A thread that waits. Woken by itself, and not through a lock that all of them would queue for.
+#[derive(Debug)]
+struct Waiting {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
 impl State {
     fn syncing(&self) -> bool {
         self.begun != self.ended
@@ -80,24 +91,38 @@ impl State {
 
 impl Committer {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(State::default()), changed: Condvar::new() }
+        Self { state: Mutex::new(State::default()) }
     }
 
-    /// Waits for a sync that began after this call, or runs it; returns the durable mark.
+    /// Waits until what is accepted now is durable, or runs the sync; returns the durable mark.
     pub(crate) fn flush(on: &(impl Commits + ?Sized)) -> Result<u64, IoError> {
         let committer = on.committer();
-        let mut state = committer.state.lock();
-        let needed = state.begun + 1;
-        while state.syncing() {
-            state.waiting += 1;
-            committer.changed.wait(&mut state);
-            state.waiting -= 1;
-            if state.ended >= needed {
-                drop(state);
-                return on.refused("flush").map_or_else(|| Ok(on.marks().durable()), Err);
+        let (upto, cuts) = (on.marks().accepted(), on.marks().cuts());
+        let was_cut = on.is_cut();
+        // Of a file that nobody has synced yet, and of a cut, the marks do not say all.
+        let covered = || {
+            let durable = on.marks().durable();
+            let says = durable >= upto && upto > 0 && !on.is_cut() && on.marks().cuts() == cuts;
+            says.then_some(durable)
+        };
+        loop {
+            let state = committer.state.lock();
+            if state.syncing() {
+                Self::wait_for_end(state);
+                // A sync that is going on may be the one that covers a cut from before.
+                if let Some(durable) = covered().filter(|_| !was_cut) {
+                    return Ok(durable);
+                }
+                continue;
             }
+            if let Some(durable) = covered() {
+                return Ok(durable);
+            }
+            return match on.refused("flush") {
+                Some(error) => Err(error),
+                None => committer.lead(on, state),
+            };
         }
-        committer.lead(on, state)
     }
 
     /// Waits until bytes below `upto` are durable, running syncs where nobody else does.
@@ -107,17 +132,26 @@ impl Committer {
             if let Some(outcome) = outcome(on, upto, cuts) {
                 return outcome;
             }
-            let mut state = committer.state.lock();
+            let state = committer.state.lock();
             if let Some(outcome) = outcome(on, upto, cuts) {
                 return outcome;
             }
             if state.syncing() {
-                state.waiting += 1;
-                committer.changed.wait(&mut state);
-                state.waiting -= 1;
+                Self::wait_for_end(state);
             } else {
                 committer.lead(on, state)?;
             }
+        }
+    }
+
+    /// Waits until the sync that is going on has ended, or somebody disturbs.
+    fn wait_for_end(mut state: MutexGuard<'_, State>) {
+        let waiting = Arc::new(Waiting { thread: current(), woken: AtomicBool::new(false) });
+        state.waiting.push(Arc::clone(&waiting));
+        drop(state);
+        // Pairs with the store in `wake`: who is woken sees the marks that the sync has moved.
+        while !waiting.woken.load(Ordering::Acquire) {
+            park();
         }
     }
 
@@ -125,33 +159,48 @@ impl Committer {
     fn lead<'a>(
         &'a self,
         on: &(impl Commits + ?Sized),
-        mut state: crate::sync::MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State>,
     ) -> Result<u64, IoError> {
         state.begun += 1;
         let served = state.served;
         drop(state);
-        for _ in 0..served.min(TURNS_MAX) {
-            yield_now();
-        }
+        self.gather(on.marks(), served);
         let result = on.sync();
         let mut state = self.state.lock();
         state.ended = state.begun;
         let ready = |watcher: &Watcher| result.is_err() || on.marks().durable() >= watcher.upto;
-        let (woken, left) = std::mem::take(&mut state.wakers).into_iter().partition(ready);
+        let (wakers, left): (Vec<Watcher>, _) = mem::take(&mut state.wakers).into_iter().partition(ready);
         state.wakers = left;
-        let woken: Vec<Watcher> = woken;
-        state.served = state.waiting + woken.len();
+        let waiting = mem::take(&mut state.waiting);
+        state.served = waiting.len() + wakers.len();
         drop(state);
-        self.changed.notify_all();
-        woken.into_iter().for_each(|watcher| watcher.waker.wake());
+        wake(waiting, wakers);
         result
+    }
+
+    /// Lets those run who were served by the last sync and are about to append again.
+    fn gather(&self, marks: &Marks, served: usize) {
+        let (mut before, mut idle) = ((0, 0), 0);
+        for _ in 0..served * TURNS_EACH {
+            let state = self.state.lock();
+            let back = state.waiting.len() + state.wakers.len();
+            drop(state);
+            let now = (back, marks.accepted());
+            idle = if now == before { idle + 1 } else { 0 };
+            if back >= served || idle == TURNS_IDLE {
+                return;
+            }
+            before = now;
+            yield_now();
+        }
     }
 
     /// Wakes everybody to look again: the file was cut.
     pub(crate) fn disturb(&self) {
-        let woken = std::mem::take(&mut self.state.lock().wakers);
-        self.changed.notify_all();
-        woken.into_iter().for_each(|watcher| watcher.waker.wake());
+        let mut state = self.state.lock();
+        let (waiting, wakers) = (mem::take(&mut state.waiting), mem::take(&mut state.wakers));
+        drop(state);
+        wake(waiting, wakers);
     }
 
     /// Runs syncs until nobody waits for one by a waker alone.
@@ -164,15 +213,22 @@ impl Committer {
                 return;
             }
             if state.syncing() {
-                state.waiting += 1;
-                committer.changed.wait(&mut state);
-                state.waiting -= 1;
+                Self::wait_for_end(state);
             } else {
                 // A failure has woken everybody, who find the fence; nobody is left to serve then.
                 let _ = committer.lead(on, state);
             }
         }
     }
+}
+
+fn wake(waiting: Vec<Arc<Waiting>>, wakers: Vec<Watcher>) {
+    for waiting in waiting {
+        // Pairs with the load in `wait_for_end`.
+        waiting.woken.store(true, Ordering::Release);
+        waiting.thread.unpark();
+    }
+    wakers.into_iter().for_each(|watcher| watcher.waker.wake());
 }
 
 /// What is known of bytes below `upto` without a sync.
@@ -250,7 +306,7 @@ impl Future for Durability {
             Some(watcher) => watcher.waker = waker,
             None => state.wakers.push(Watcher { id, upto: self.upto, waker }),
         }
-        if !std::mem::replace(&mut state.attended, true) {
+        if !mem::replace(&mut state.attended, true) {
             let on = Arc::clone(&on);
             drop(state);
             in_background(move || Committer::attend(&*on));

@@ -219,6 +219,11 @@ impl Commits for PlainAppender {
         &self.marks
     }
 
+    fn is_cut(&self) -> bool {
+        // Pairs with the store in `cut_file`.
+        self.resized.load(Ordering::Acquire)
+    }
+
     fn sync(&self) -> Result<u64, IoError> {
         let mut synced = self.sync.lock();
         self.marks.check("flush", || self.file.path())?;

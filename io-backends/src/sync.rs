@@ -17,6 +17,18 @@ mod half {
     pub(crate) type AtomicU32 = std::sync::atomic::AtomicU32;
     pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
 
+    pub(crate) type Thread = std::thread::Thread;
+
+    /// The calling thread.
+    pub(crate) fn current() -> Thread {
+        std::thread::current()
+    }
+
+    /// Holds the calling thread until it is unparked, or for no reason at all not that long.
+    pub(crate) fn park() {
+        std::thread::park();
+    }
+
     /// The time of day.
     pub(crate) fn now() -> std::time::SystemTime {
         std::time::SystemTime::now()
@@ -122,6 +134,18 @@ mod half {
     pub(crate) type AtomicBool = loom::sync::atomic::AtomicBool;
     pub(crate) type AtomicU32 = loom::sync::atomic::AtomicU32;
     pub(crate) type AtomicU64 = loom::sync::atomic::AtomicU64;
+
+    pub(crate) type Thread = loom::thread::Thread;
+
+    /// The calling thread.
+    pub(crate) fn current() -> Thread {
+        loom::thread::current()
+    }
+
+    /// Holds the calling thread until it is unparked, or for no reason at all not that long.
+    pub(crate) fn park() {
+        loom::thread::park();
+    }
 
     /// A time that only counts: a model has no clock.
     pub(crate) fn now() -> std::time::SystemTime {

@@ -457,7 +457,7 @@ impl Inner {
             self.high_watermark_moved(writer);
         }
         if unflushed >= config.flush_messages {
-            self.flush_under_lock(writer, next)?;
+            self.flush_under_lock(next)?;
         }
         Ok(AppendInfo { log_start_offset, ..info })
     }

@@ -20,7 +20,7 @@ use crate::open::LoadReport;
 use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, Mutex, Ordering, RwLock};
 use crate::trouble::{Trouble, Troubles};
 
 /// Name of the file that holds a partition's leader epochs.
@@ -71,6 +71,9 @@ pub(crate) struct Inner {
     pub(crate) epoch_file: Mutex<()>,
     /// A segment has been made since the directory was synced.
     pub(crate) new_files: AtomicBool,
+    /// The clock's time of the last flush, or of the opening, in milliseconds. Orders nothing. Beside the log's mutex, so
+    /// that producers whom one sync has served do not queue for it.
+    pub(crate) last_flush_ms: AtomicI64,
     /// The state of the data directory that the log is in; none for a log on its own.
     pub(crate) health: Option<Arc<Health>>,
     /// The data directory's lock, which a log keeps until it is closed.
@@ -84,7 +87,6 @@ pub(crate) type DirLock = Arc<Box<dyn Held>>;
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) producers: ProducerState,
-    pub(crate) last_flush_ms: i64,
     /// Counts truncations that reached a sealed segment.
     pub(crate) cuts: u64,
     pub(crate) observer: Option<Observer>,
@@ -140,7 +142,7 @@ impl Inner {
     }
 
     pub(crate) fn last_flush_ms(&self) -> i64 {
-        self.writer.lock().last_flush_ms
+        self.last_flush_ms.load(Ordering::Relaxed)
     }
 
     pub(crate) fn marks(&self) -> Marks {
@@ -333,7 +335,7 @@ impl Log {
 
     /// The clock's time of the last flush, or of the opening, in milliseconds.
     pub fn last_flush_ms(&self) -> i64 {
-        self.inner.writer.lock().last_flush_ms
+        self.inner.last_flush_ms()
     }
 
     /// Puts a new configuration in force: roll checks, retention and flushes go by it at once, index sizes and

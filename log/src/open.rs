@@ -30,7 +30,7 @@ use crate::observer::Observer;
 use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, aborted_entry, no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, Mutex, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, Mutex, Ordering, RwLock};
 use crate::topic::{DirKind, parse_dir_name};
 use crate::trouble::Troubles;
 
@@ -241,10 +241,10 @@ impl Log {
             epochs: RwLock::new(epochs),
             writer: Mutex::new(Writer {
                 producers: no_producers(options.producer_expiration_ms),
-                last_flush_ms: 0,
                 cuts: 0,
                 observer: None,
             }),
+            last_flush_ms: AtomicI64::new(0),
             fenced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -534,7 +534,7 @@ impl Loading<'_> {
         writer.producers = log.list_producers()?;
         log.remove_stray_snapshots(writer, &bases)?;
         log.rebuild_producers(writer, log_start, log_end, self.clean, &mut self.doubts)?;
-        writer.last_flush_ms = log.clock.now_ms();
+        log.last_flush_ms.store(log.clock.now_ms(), Ordering::Relaxed);
         log.refresh_first_unstable(writer);
         Ok(())
     }

@@ -111,26 +111,26 @@ impl Inner {
     pub(crate) fn flush_to(&self, end: Offset, inclusive: bool) -> Result<()> {
         self.check_health()?;
         if self.noted(self.sync_up_to(end, inclusive))? {
-            self.marks_flushed(&mut self.writer.lock(), end);
+            self.marks_flushed(end);
         }
         Ok(())
     }
 
     /// As [`flush_to`](Self::flush_to), for a caller that holds the log's mutex.
-    pub(crate) fn flush_under_lock(&self, writer: &mut Writer, end: Offset) -> Result<()> {
+    pub(crate) fn flush_under_lock(&self, end: Offset) -> Result<()> {
         if self.sync_up_to(end, false)? {
-            self.marks_flushed(writer, end);
+            self.marks_flushed(end);
         }
         Ok(())
     }
 
-    fn marks_flushed(&self, writer: &mut Writer, end: Offset) {
+    fn marks_flushed(&self, end: Offset) {
         // A truncation may have gone below `end` meanwhile; a roll may have gone above the log end.
         let active = self.segments().active().map_or(Offset::ZERO, |s| s.base_offset());
         let mut marks = self.marks.write();
         let end = end.min(marks.log_end.offset.max(active));
         marks.recovery_point = marks.recovery_point.max(end);
-        writer.last_flush_ms = self.clock.now_ms();
+        self.last_flush_ms.store(self.clock.now_ms(), Ordering::Relaxed);
     }
 
     /// Returns whether there was anything to flush.

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use kseg_format::{LeaderEpoch, Offset, Origin};
@@ -33,6 +34,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             Unit::Appends,
             |bench| entrants(bench, 4 << 10, Sync::Each),
         ),
+        Scenario::new(
+            "append-durable-4k-64",
+            "64 producers on one log, each flushing its 4 KiB batch before the next; a bare loop that writes 64 of them \
+             and syncs once",
+            Unit::Appends,
+            many,
+        ),
     ]
 }
 
@@ -57,10 +65,10 @@ fn entrants(bench: &mut Bench, batch_bytes: usize, sync: Sync) -> Result<Vec<Ent
             let supply = supply.clone();
             let (name, work): (_, Box<dyn Work>) = match (medium, sync) {
                 (Medium::File, Sync::Never) => {
-                    ("pwrite + CRC", Box::new(WriteLoop::new(path, supply, cap, false)))
+                    ("pwrite + CRC", Box::new(WriteLoop::new(path, supply, cap, 0)))
                 }
                 (Medium::File, Sync::Each) => {
-                    ("pwrite + fdatasync", Box::new(WriteLoop::new(path, supply, cap, true)))
+                    ("pwrite + fdatasync", Box::new(WriteLoop::new(path, supply, cap, 1)))
                 }
                 (Medium::Memory, _) => ("memory copy + CRC", Box::new(MemoryAppendLoop::new(supply, cap))),
             };
@@ -71,6 +79,68 @@ fn entrants(bench: &mut Bench, batch_bytes: usize, sync: Sync) -> Result<Vec<Ent
             Ok(Box::new(LogAppend { backend: backend.clone(), dir, supply: supply.clone(), cap, sync }))
         },
     )
+}
+
+/// Producers of the scenario with many, and what the project asks of it.
+const PRODUCERS: usize = 64;
+const GOAL_OF_MANY: f64 = 0.8;
+
+fn many(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+    let supply = Supply::new(4 << 10, 1 << 10)?;
+    let cap = bench.scale().file_cap;
+    bench.entrants(
+        Some(GOAL_OF_MANY),
+        &[Medium::File],
+        |bench, _, _| {
+            let path = bench.dir().join("reference");
+            let work = Box::new(WriteLoop::new(path, supply.clone(), cap, PRODUCERS));
+            Ok(Entrant { name: "64 pwrite + fdatasync".to_owned(), reference: None, goal: None, work })
+        },
+        |bench, backend| {
+            let dir = bench.dir().join(backend.name()).join("append-0");
+            let (backend, supply) = (backend.clone(), supply.clone());
+            Ok(Box::new(ManyAppend(LogAppend { backend, dir, supply, cap, sync: Sync::Each })))
+        },
+    )
+}
+
+/// Many threads append to one log, which is new in each slice, each waiting until its batch is durable.
+#[derive(Debug)]
+struct ManyAppend(LogAppend);
+
+impl Work for ManyAppend {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        self.0.check()
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        let work = &self.0;
+        let log = work.fresh()?;
+        let mut supplies: Vec<Supply> = (0..PRODUCERS).map(|_| work.supply.clone()).collect();
+        watch.time(|| {
+            let begin = Instant::now();
+            let produce = |supply: &mut Supply| {
+                let mut batches = 0;
+                while begin.elapsed() < at_least {
+                    work.append(&log, supply.one())?;
+                    batches += 1;
+                }
+                Ok::<u64, BenchError>(batches)
+            };
+            thread::scope(|scope| {
+                let threads: Vec<_> =
+                    supplies.iter_mut().map(|supply| scope.spawn(move || produce(supply))).collect();
+                threads.into_iter().map(|thread| thread.join().expect("a producer does not panic")).sum()
+            })
+        })?;
+        let slice = watch.stop();
+        let end = slice.units * work.supply.records() as u64;
+        expect("the log end offset", end, filled::number(log.log_end_offset()))?;
+        expect("the recovery point", end, filled::number(log.recovery_point()))?;
+        work.remove(log)?;
+        Ok(slice)
+    }
 }
 
 /// Appends to a log that is new in each slice.
