@@ -366,7 +366,9 @@ impl LogDir {
         }
         // All of them, also behind one that fails.
         for (partition, log) in logs.iter().chain(&futures) {
-            if let Err(e) = log.flush(true).and_then(|()| log.close()) {
+            // One that cannot be flushed is let go of all the same, and of the lock with it.
+            let flushed = log.flush(true);
+            if let Err(e) = flushed.and(log.close()) {
                 report.failed.push((partition.clone(), e));
             }
         }

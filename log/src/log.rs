@@ -428,7 +428,7 @@ impl Log {
     ///
     /// Source: Kafka `UnifiedLog.close`.
     pub fn close(&self) -> Result<()> {
-        self.inner.locked(|writer, _| {
+        let closed = self.inner.locked(|writer, _| {
             if self.inner.abandoned.load(Ordering::Acquire) {
                 return Err(Error::Closed { dir: self.inner.dir.clone() });
             }
@@ -451,7 +451,12 @@ impl Log {
             }
             *self.inner.lock.lock() = None;
             first
-        })
+        });
+        if matches!(closed, Err(Error::Offline { .. })) {
+            // Out of service: nothing more is written there, and nothing is held on to.
+            self.abandon();
+        }
+        closed
     }
 
     /// Lets go of all files without a write, as if the process had died.

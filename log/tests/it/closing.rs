@@ -64,3 +64,20 @@ fn log_edge_252_one_index_that_does_not_close_costs_the_marker_and_no_other_file
     let dir = LogDir::open(std::path::Path::new("/data"), LogDirOptions::new(bench.backend.clone()));
     assert!(!dir.expect("nobody holds the lock").was_clean());
 }
+
+#[test]
+fn a_log_that_does_not_flush_lets_go_of_its_directory() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let open = || LogDir::open(std::path::Path::new("/data"), LogDirOptions::new(bench.backend.clone()));
+    let dir = open().expect("open");
+    let log = dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    lead(&log, 2, 1, 100);
+    // A full disk fences the log, and takes no directory out of service.
+    faulty.inject(Fault::on(Call::Flush).role("log").error(28));
+    let report = dir.shutdown().expect("stopped");
+    assert_eq!((report.clean, report.failed.len()), (false, 1));
+    let dir = open().expect("nobody holds the lock, though somebody holds the log");
+    assert!(!dir.was_clean());
+    assert_eq!(read(&dir.get(log.partition()).expect("opened").expect("a log"), 0).1, 100);
+}
