@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kseg_format::Offset;
 use kseg_io_backends::{Call, Fault, Faulty};
 use kseg_log::{LogDir, LogDirOptions, TopicPartition};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::support::*;
 
@@ -56,6 +56,10 @@ impl Subscriber for Lines {
 impl Lines {
     /// What `f` tells.
     fn of<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
+        // While there is one subscriber alone, tracing asks the thread that first comes to a message whether anybody wants
+        // it, and remembers the answer: beside tests that have none the message would be lost. So there are always two.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(Lines::default()));
         let lines = Lines::default();
         let value = tracing::subscriber::with_default(lines.clone(), f);
         let told = lines.0.lock().expect("lines").clone();
