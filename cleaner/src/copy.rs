@@ -41,7 +41,10 @@ impl Cleaner {
             output_limit: self.options.io_buffer_bytes,
         };
         let modified = last.segment().modified()?;
-        let mut into = Output::begin(log, first.base_offset(), modified)?;
+        let mut into = match work.write {
+            true => Some(Output::begin(log, first.base_offset(), modified)?),
+            false => None,
+        };
         let mut out = BytesMut::new();
         for sealed in group {
             // All of the segment, also behind what the map reaches: the new index is to be complete.
@@ -90,7 +93,12 @@ impl Cleaner {
                     stats.bytes_written += filtered.bytes_retained as u64;
                     stats.records_read += filtered.records_read;
                     stats.records_written += filtered.records_retained;
-                    into.note_aborted(keep.transactions.take_ended());
+                    let ended = keep.transactions.take_ended();
+                    let Some(into) = &mut into else {
+                        out.clear();
+                        continue;
+                    };
+                    into.note_aborted(ended);
                     if !out.is_empty() {
                         let batches = out.split().freeze();
                         let written = batches.len() as u64;
@@ -104,8 +112,12 @@ impl Cleaner {
             stats.invalid_records += keep.invalid;
             stats.hash_collisions += keep.collisions;
         }
-        let finished = into.finish()?;
         stats.segments_read += group.len() as u64;
+        let Some(into) = into else {
+            stats.segments_written += 1;
+            return Ok(());
+        };
+        let finished = into.finish()?;
         stats.segments_written += finished.len() as u64;
         log.replace_segments(group, &finished)?;
         Ok(())

@@ -133,6 +133,18 @@ impl Cleaner {
     /// [`Error::Range`]; [`Error::Corrupt`], [`Error::Rebuild`] for a batch that cannot be dealt with; what `pace` says;
     /// [`Error::Log`], [`Error::Segment`], [`Error::Io`]. Groups swapped in before stay, the rest of the log is as it was.
     pub fn clean(&mut self, log: &Log, dirty: Dirty, pace: &dyn Pace) -> Result<Round> {
+        self.go(log, dirty, pace, true)
+    }
+
+    /// What [`clean`](Self::clean) would do now: reads what it reads, and writes nothing.
+    ///
+    /// # Errors
+    /// As there, but for those of writing.
+    pub fn plan(&mut self, log: &Log, dirty: Dirty, pace: &dyn Pace) -> Result<Round> {
+        self.go(log, dirty, pace, false)
+    }
+
+    fn go(&mut self, log: &Log, dirty: Dirty, pace: &dyn Pace, write: bool) -> Result<Round> {
         let begun = Instant::now();
         let mut stats = RoundStats::default();
         let (sealed, active) = log.sealed_segments()?;
@@ -141,7 +153,9 @@ impl Cleaner {
             return Err(Error::Range { first_dirty: dirty.first, end: bound });
         }
         // What a round that failed left would make a later swap look incomplete.
-        log.remove_unfinished_replacements()?;
+        if write {
+            log.remove_unfinished_replacements()?;
+        }
         self.map.clear();
         self.build_map(log, range(&sealed, dirty.first, bound), dirty.first, bound, pace, &mut stats)?;
         stats.map_time = begun.elapsed();
@@ -156,6 +170,7 @@ impl Cleaner {
             dirty,
             bound,
             pace,
+            write,
             keep_deletes_after: self.legacy_horizon(log, &sealed, dirty.first)?,
         };
         let mut transactions = Transactions::default();
@@ -165,7 +180,7 @@ impl Cleaner {
             start += count;
             if let Err(error) = self.copy_group(&work, group, &mut transactions, &mut stats) {
                 // What was written of the group goes; a log that takes no change keeps it until it is opened again.
-                let _ = log.remove_unfinished_replacements();
+                let _ = write.then(|| log.remove_unfinished_replacements());
                 return Err(error);
             }
         }
@@ -199,6 +214,8 @@ pub(crate) struct Work<'w> {
     /// The end of the range, at a segment's boundary.
     pub(crate) bound: Offset,
     pub(crate) pace: &'w dyn Pace,
+    /// Whether the copies are written and swapped in.
+    pub(crate) write: bool,
     pub(crate) keep_deletes_after: i64,
 }
 

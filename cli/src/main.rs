@@ -3,6 +3,7 @@
 
 mod append;
 mod cat;
+mod clean;
 mod compat;
 mod dump;
 mod error;
@@ -34,6 +35,7 @@ struct Cli {
 enum Command {
     Append(append::AppendArgs),
     Cat(cat::CatArgs),
+    Clean(clean::CleanArgs),
     Dump(dump::DumpArgs),
     Topics(topics::TopicsArgs),
     /// Stands in for another tool: prints what that prints, line for line
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let done = match &Cli::parse().command {
         Command::Append(args) => append::run(args),
         Command::Cat(args) => cat::run(args),
+        Command::Clean(args) => clean::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Topics(args) => topics::run(args),
         Command::Compat(args) => return compat::run(args),

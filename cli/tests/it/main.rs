@@ -1,6 +1,7 @@
 //! Behaviour of the built program.
 
 mod bad_input;
+mod clean;
 mod compat;
 mod dump;
 mod follow;
