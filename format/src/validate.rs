@@ -57,9 +57,11 @@ pub fn assign_offsets(
     rules: &LeaderRules,
 ) -> Result<Assigned, ValidationError> {
     let target_codec = rules.target_codec.unwrap_or(source_codec);
-    let head = *only_batch(batches, source_codec)?.header();
+    let batch = only_batch(batches, source_codec)?;
+    let head = *batch.header();
     if source_codec == Codec::None && target_codec == Codec::None && head.magic() == Magic::V2 {
-        return in_place_uncompressed(batches, &head, first, rules);
+        let (count, largest) = look_at_uncompressed(&batch, rules)?;
+        return stamp(batches, head, first, (count, largest), rules);
     }
     let mut walk =
         Walk { rules, scratch: Vec::new(), count: 0, uncompressed: 0, largest: -1, consecutive: true };
@@ -69,7 +71,7 @@ pub fn assign_offsets(
     // Control records are not compressed unless they were written so.
     let in_place = same || (source_codec == Codec::None && head.is_control());
     if in_place && walk.consecutive {
-        let assigned = stamp(batches, first, walk.count, walk.largest, rules)?;
+        let assigned = stamp(batches, head, first, (walk.count, walk.largest), rules)?;
         return Ok(Assigned { temporary_bytes: walk.uncompressed, ..assigned });
     }
     if same && source_codec != Codec::None {
@@ -95,17 +97,12 @@ fn only_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, Validation
     Ok(batch)
 }
 
-/// Path A.
-fn in_place_uncompressed(
-    bytes: &mut BytesMut,
-    head: &BatchHeader,
-    first: Offset,
-    rules: &LeaderRules,
-) -> Result<Assigned, ValidationError> {
-    let batch = Batch::parse(bytes)?;
+/// Path A: every record is looked at. How many there are, and the largest timestamp, -1 for none.
+fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, i64), ValidationError> {
+    let head = batch.header();
     check_batch(head, head, rules.origin)?;
     let mut scratch = Vec::new();
-    let mut records = V2Records::open(&batch, &mut scratch, rules.decompressed_limit)?;
+    let mut records = V2Records::open(batch, &mut scratch, rules.decompressed_limit)?;
     let checks = rules.record_checks(head);
     let mut faults = Faults::default();
     let mut largest = -1;
@@ -120,15 +117,15 @@ fn in_place_uncompressed(
         count += 1;
     }
     faults.into_result()?;
-    stamp(bytes, first, count, largest, rules)
+    Ok((count, largest))
 }
 
-/// Changes the header of the one batch in place.
+/// Changes the header of the one batch in place, `head` as it is now.
 fn stamp(
     bytes: &mut BytesMut,
+    head: BatchHeader,
     first: Offset,
-    count: u64,
-    largest: i64,
+    (count, largest): (u64, i64),
     rules: &LeaderRules,
 ) -> Result<Assigned, ValidationError> {
     let next_offset = after(first, count);
@@ -136,7 +133,7 @@ fn stamp(
         TimestampType::LogAppendTime => Some(rules.now),
         TimestampType::CreateTime => Timestamp::from_raw(largest),
     };
-    let mut batch = BatchMut::parse(bytes)?;
+    let mut batch = BatchMut::of(bytes, head);
     batch.set_last_offset(Offset::new(next_offset.get().wrapping_sub(1)));
     batch.set_leader_epoch(Some(rules.leader_epoch))?;
     batch.set_max_timestamp(rules.timestamp_type, max_timestamp)?;

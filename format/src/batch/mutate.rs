@@ -31,6 +31,12 @@ impl<'a> BatchMut<'a> {
         Ok(BatchMut { header, bytes: &mut bytes[..header.size()] })
     }
 
+    /// The batch at the beginning of `bytes`, of which `header` has just been read.
+    #[inline]
+    pub(crate) fn of(bytes: &'a mut [u8], header: BatchHeader) -> BatchMut<'a> {
+        BatchMut { header, bytes: &mut bytes[..header.size()] }
+    }
+
     /// The fixed fields as they are now.
     #[inline]
     pub fn header(&self) -> &BatchHeader {
