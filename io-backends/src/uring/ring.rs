@@ -472,3 +472,100 @@ fn unavailable(probe: &'static str, source: Option<io::Error>) -> Unavailable {
     };
     Unavailable { what: "io_uring", probe, errno, remedy }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// A write of 3 parts of 1000 bytes each at 4096, to a file whose blocks are `block` bytes.
+    fn flying(block: u64, through: Through) -> (Flying, Ticket) {
+        let target = Arc::new(tempfile::tempfile().unwrap());
+        let inode = Inode::of(&target.metadata().unwrap());
+        let data = Gather::from(vec![Bytes::from_static(&[7; 1000]); 3]);
+        let writing = Inode::writing(inode, 4096).unwrap();
+        let path = Path::new("0.log").into();
+        let write =
+            Write { target, path, writing, at: 4096, data, size: 3000, through, dont_cache: false, block };
+        let phase = Phase::Write { dsync: through == Through::Data };
+        let (completer, ticket) = Ticket::pending();
+        let flying =
+            Flying { write, done: 0, slices: Vec::new(), phase, blocking: false, tries: 0, completer };
+        (flying, ticket)
+    }
+
+    fn left(flying: &mut Flying) -> usize {
+        flying.entry();
+        flying.slices.iter().map(|slice| slice.iov_len).sum()
+    }
+
+    fn errno(errno: Errno) -> i32 {
+        -errno.raw_os_error()
+    }
+
+    #[test]
+    fn a_short_write_goes_on_where_it_stopped_or_at_the_block_before() {
+        let (mut buffered, _ticket) = flying(1, Through::No);
+        assert!(matches!(buffered.step(1500), Step::Again));
+        assert_eq!((left(&mut buffered), buffered.slices.len()), (1500, 2));
+        assert!(matches!(buffered.step(1500), Step::End(Ok(()))));
+        let (mut direct, _ticket) = flying(512, Through::No);
+        assert!(matches!(direct.step(1500), Step::Again));
+        assert_eq!(left(&mut direct), 3000 - 1024);
+        // Less than a block again and again comes to an end.
+        let steps =
+            (0..2 * TRIES_MAX).map(|_| direct.step(100)).take_while(|step| matches!(step, Step::Again));
+        assert_eq!(steps.count(), TRIES_MAX as usize);
+    }
+
+    #[test]
+    fn interruptions_are_tried_again_but_not_for_ever() {
+        let (mut flying, _ticket) = flying(1, Through::No);
+        assert!(matches!(flying.step(errno(Errno::INTR)), Step::Again));
+        assert!(!flying.blocking);
+        assert!(matches!(flying.step(errno(Errno::AGAIN)), Step::Again));
+        assert!(flying.blocking, "the kernel is to wait then");
+        let again = (0..2 * TRIES_MAX).filter(|_| matches!(flying.step(errno(Errno::AGAIN)), Step::Again));
+        assert_eq!(again.count(), TRIES_MAX as usize - 2);
+    }
+
+    #[test]
+    fn a_write_of_nothing_or_of_too_much_is_an_error() {
+        for count in [0, 3001] {
+            let (mut flying, _ticket) = flying(1, Through::No);
+            let Step::End(Err(error)) = flying.step(count) else {
+                panic!("{count} bytes were taken for right")
+            };
+            assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+        }
+    }
+
+    #[test]
+    fn durable_writes_sync_by_a_call_of_their_own_where_the_flag_is_unknown() {
+        let (mut flying, ticket) = flying(1, Through::Data);
+        assert!(matches!(flying.step(errno(Errno::OPNOTSUPP)), Step::WithoutDsync));
+        flying.phase = Phase::Write { dsync: false };
+        assert!(matches!(flying.step(2000), Step::Again));
+        assert!(matches!(flying.step(1000), Step::Again));
+        assert_eq!(flying.phase, Phase::Sync, "only when all of it is written");
+        let Step::End(result) = flying.step(errno(Errno::IO)) else { panic!("a failed sync is tried again") };
+        flying.end(result);
+        assert_eq!(ticket.wait().result.unwrap_err().verdict(), Verdict::Damaged);
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_had_names_probe_error_and_remedy() {
+        for (errno, remedy) in [
+            (Errno::PERM, "kernel.io_uring_disabled"),
+            (Errno::PERM, "seccomp"),
+            (Errno::NOMEM, "RLIMIT_MEMLOCK"),
+            (Errno::NOSYS, "CONFIG_IO_URING"),
+        ] {
+            let told = unavailable("io_uring_setup(2)", Some(errno.into())).to_string();
+            for part in ["io_uring_setup(2)", &io::Error::from(errno).to_string(), remedy] {
+                assert!(told.contains(part), "{part:?} is missing in {told}");
+            }
+        }
+    }
+}

@@ -26,6 +26,7 @@ pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and f
   --part NAME        one part of the live ones: stories, random, random-clean, dump-tool or broker
   --lines N          how many lines a partition the broker is given, from the texts under /usr/share/doc
                      (default: this workspace's own text)
+  --backend SPEC     kseg's side stands on this I/O backend (default std)
   --skip-live        leaves out what needs Java
   --only-live        leaves out what does not";
 
@@ -67,6 +68,7 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
         part: flags.value("--part")?,
         lines: flags.number("--lines")?,
     };
+    crate::replay::choose_backend(&mut flags)?;
     flags.finish()?;
     if let Some(part) = asked.part.as_deref().filter(|part| !live::PARTS.contains(part)) {
         return Err(format!("no live part {part}: expected one of {}", live::PARTS.join(", ")));

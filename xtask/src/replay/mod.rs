@@ -15,9 +15,9 @@ mod time;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use kseg_io_backends::Backend;
+use kseg_io_backends::{Backend, BackendSpec};
 use kseg_log::{Clock, Log};
 use serde_json::{Value, json};
 
@@ -29,9 +29,23 @@ pub(crate) use protocol::{base64, decoded};
 use time::Time;
 
 pub(crate) const ABOUT: &str =
-    "answers the replay protocol of xtask/kafka/README.md, lines from stdin, answers to stdout";
+    "answers the replay protocol of xtask/kafka/README.md, lines from stdin, answers to stdout
+  --backend SPEC     over this I/O backend (default std)";
 
-pub(crate) fn run(flags: Flags) -> Outcome {
+/// The backend that replays stand on, where one was asked for.
+static BACKEND: OnceLock<String> = OnceLock::new();
+
+/// Has every replay of this process stand on the backend that `--backend` names, if it is there.
+pub(crate) fn choose_backend(flags: &mut Flags) -> Outcome {
+    if let Some(spec) = flags.value("--backend")? {
+        spec.parse::<BackendSpec>().map_err(|error| error.to_string())?;
+        BACKEND.set(spec).map_err(|spec| format!("--backend {spec}: chosen before"))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn run(mut flags: Flags) -> Outcome {
+    choose_backend(&mut flags)?;
     flags.finish()?;
     let mut replay = Replay::new()?;
     let mut out = std::io::stdout().lock();
@@ -61,7 +75,8 @@ impl Replay {
     /// # Errors
     /// The backend for files cannot be had.
     pub(crate) fn new() -> Result<Replay, String> {
-        let backend = kseg_io_backends::open("std").map_err(|e| e.to_string())?;
+        let spec = BACKEND.get().map_or("std", String::as_str);
+        let backend = kseg_io_backends::open(spec).map_err(|e| e.to_string())?;
         Ok(Replay { backend, time: Arc::new(Time::default()), logs: BTreeMap::new(), current: String::new() })
     }
 
