@@ -40,7 +40,7 @@ use kseg_io_backends::{Backend, Kind};
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::config::LogConfig;
+use crate::config::{BrokerConfig, LogConfig};
 use crate::error::{Error, Result};
 use crate::health::Health;
 use crate::log::{DirLock, Log};
@@ -73,13 +73,51 @@ pub struct LogDirOptions {
     pub clock: Arc<dyn Clock>,
     /// Takes background work.
     pub scheduler: Arc<dyn Scheduler>,
+    /// How long an idle producer is remembered, in milliseconds; see [`OpenOptions`].
+    pub producer_expiration_ms: i64,
+    /// How often idle producers are looked for, in milliseconds; see [`OpenOptions`].
+    pub producer_expiration_check_ms: u64,
+    /// Whether a client's transaction may begin only once it has been verified; see [`OpenOptions`].
+    pub verify_transactions: bool,
 }
 
 impl LogDirOptions {
     /// The defaults, on `backend`; see [`OpenOptions`].
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        let OpenOptions { backend, config, clock, scheduler, .. } = OpenOptions::new(backend);
-        LogDirOptions { backend, config, clock, scheduler }
+        let OpenOptions {
+            backend,
+            config,
+            clock,
+            scheduler,
+            producer_expiration_ms,
+            producer_expiration_check_ms,
+            verify_transactions,
+            ..
+        } = OpenOptions::new(backend);
+        LogDirOptions {
+            backend,
+            config,
+            clock,
+            scheduler,
+            producer_expiration_ms,
+            producer_expiration_check_ms,
+            verify_transactions,
+        }
+    }
+
+    /// The same, with what a broker's configuration says of topics and of producers: transactions are then verified unless
+    /// it says otherwise.
+    pub fn for_broker(self, config: &BrokerConfig) -> Self {
+        LogDirOptions {
+            config: config.topic_defaults.clone(),
+            producer_expiration_ms: config.producer_id_expiration_ms.into(),
+            producer_expiration_check_ms: config
+                .producer_id_expiration_check_interval_ms
+                .try_into()
+                .unwrap_or(1),
+            verify_transactions: config.transaction_partition_verification_enable,
+            ..self
+        }
     }
 }
 
@@ -566,6 +604,9 @@ impl DirInner {
             config: self.options.config.clone(),
             clock: self.options.clock.clone(),
             scheduler: self.options.scheduler.clone(),
+            producer_expiration_ms: self.options.producer_expiration_ms,
+            producer_expiration_check_ms: self.options.producer_expiration_check_ms,
+            verify_transactions: self.options.verify_transactions,
             ..OpenOptions::new(self.options.backend.clone())
         }
     }

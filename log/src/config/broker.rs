@@ -36,6 +36,8 @@ pub struct BrokerConfig {
     /// Longest time a producer may keep a transaction open, in ms; what is older by 5 minutes is late.
     /// Default: 900000. Range: 1 and up.
     pub transaction_max_timeout_ms: i32,
+    /// Whether a transaction may begin only once its coordinator has said that it is under way. Default: true.
+    pub transaction_partition_verification_enable: bool,
 }
 
 impl Default for BrokerConfig {
@@ -53,6 +55,7 @@ impl Default for BrokerConfig {
             producer_id_expiration_ms: 86_400_000,
             producer_id_expiration_check_interval_ms: 600_000,
             transaction_max_timeout_ms: 900_000,
+            transaction_partition_verification_enable: true,
         }
     }
 }
@@ -196,6 +199,9 @@ impl BrokerConfig {
                 self.producer_id_expiration_check_interval_ms = read(key, value)?;
             }
             "transaction.max.timeout.ms" => self.transaction_max_timeout_ms = read(key, value)?,
+            "transaction.partition.verification.enable" => {
+                self.transaction_partition_verification_enable = read(key, value)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)

@@ -1,7 +1,10 @@
 //! Verified transactions: the first batch brings the guard of its verification.
 
 use kseg_format::{LeaderEpoch, Offset, Origin, ProducerEpoch, ProducerId, Sequence};
-use kseg_log::{AppendInfo, Log, OpenOptions, TransactionRequest, TransactionVersion, VerificationGuard};
+use kseg_log::{
+    AppendInfo, BrokerConfig, Log, LogDir, LogDirOptions, OpenOptions, TopicPartition, TransactionRequest,
+    TransactionVersion, VerificationGuard,
+};
 
 use crate::support::*;
 
@@ -213,6 +216,37 @@ fn format_edge_152_a_producer_without_batches_begins_at_0_where_each_transaction
             let batch = Draft::new(1).of(P, 0, sequence).transactional();
             let result = append(&log, &batch, Origin::Client, Some(guard));
             assert_eq!(result.is_ok(), fits, "{marker_first} {sequence}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_opens_its_logs_as_its_brokers_configuration_says() {
+    let bench = Bench::new(&[]);
+    let broker = |pairs: &[(&str, &str)]| BrokerConfig::from_pairs(pairs.iter().copied()).expect("valid");
+    let first = Draft::new(1).of(P, 0, 0).transactional();
+    for (n, (pairs, verified)) in [
+        (
+            &[("producer.id.expiration.ms", "1000"), ("producer.id.expiration.check.interval.ms", "10")][..],
+            true,
+        ),
+        (&[("transaction.partition.verification.enable", "false")], false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let options = LogDirOptions {
+            clock: bench.clock.clone(),
+            scheduler: bench.scheduler.clone(),
+            ..LogDirOptions::new(bench.backend.clone()).for_broker(&broker(pairs))
+        };
+        let dir = LogDir::open(std::path::Path::new(&format!("/disk{n}")), options).expect("open");
+        let log = dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+        assert_eq!(first.lead(&log).is_err(), verified);
+        Draft::new(1).of(7, 0, 0).times(&[10_000_000]).lead(&log).expect("no transaction");
+        if verified {
+            bench.scheduler.advance(1010);
+            assert_eq!(producers(&log), []);
         }
     }
 }
