@@ -188,7 +188,13 @@ impl Log {
                     return Err(error);
                 }
             };
-            self.inner.whole(self.inner.finish_swap(writer, deferred, going, new))
+            // Nothing is removed that a log which is half way still reads.
+            let mut later = Deferred::default();
+            let done = self.inner.whole(self.inner.finish_swap(writer, &mut later, going, new));
+            if done.is_ok() {
+                deferred.append(later);
+            }
+            done
         })
     }
 }

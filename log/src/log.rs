@@ -97,6 +97,10 @@ pub(crate) struct Writer {
 pub(crate) struct Deferred(Vec<(&'static str, u64, Task)>);
 
 impl Deferred {
+    pub(crate) fn append(&mut self, other: Deferred) {
+        self.0.extend(other.0);
+    }
+
     pub(crate) fn push(&mut self, name: &'static str, delay_ms: u64, task: impl FnOnce() + Send + 'static) {
         self.0.push((name, delay_ms, Box::new(task)));
     }

@@ -4,6 +4,7 @@
 //! for each backend the same work through the log.
 
 mod append;
+mod clean;
 mod codec;
 mod lookup;
 mod read;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(writer::scenarios());
     all.extend(read::scenarios());
     all.extend(lookup::scenarios());
+    all.extend(clean::scenarios());
     all.extend(codec::scenarios());
     all
 }

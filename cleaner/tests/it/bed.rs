@@ -229,12 +229,13 @@ impl Bed {
 
     /// The bytes of all segments, in order, log start or not.
     pub(crate) fn bytes(&self) -> Vec<Bytes> {
-        let state = self.log.state(false).unwrap();
-        let name = |base: Offset| {
-            kseg_segment::file_name(base, kseg_segment::FileKind::Log, kseg_segment::Suffix::None)
-        };
-        let read = |base| self.backend.names().read(&self.path(&name(base)), 1 << 30).unwrap().unwrap();
-        state.segments.iter().map(|s| Bytes::from(read(s.base_offset)).slice(..s.size as usize)).collect()
+        let (sealed, active) = self.log.sealed_segments().unwrap();
+        let whole = |s: &kseg_log::Sealed| s.segment().region_from(None).unwrap().to_bytes().unwrap();
+        let mut all: Vec<Bytes> = sealed.iter().map(whole).collect();
+        let name = kseg_segment::file_name(active, kseg_segment::FileKind::Log, kseg_segment::Suffix::None);
+        let bytes = self.backend.names().read(&self.path(&name), 1 << 30).unwrap().unwrap();
+        all.push(Bytes::from(bytes).slice(..self.log.active_size().unwrap() as usize));
+        all
     }
 
     fn each<T>(&self, mut f: impl FnMut(&Batch<'_>) -> T) -> Vec<T> {

@@ -3,8 +3,10 @@
 mod bed;
 mod cases;
 mod edges;
+mod faults;
 mod manager;
 mod mapping;
+mod properties;
 mod rounds;
 mod sections;
 mod selection;
