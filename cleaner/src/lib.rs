@@ -1,4 +1,4 @@
-//! Compaction of Kafka partition logs: which section of a log is dirty, and which log goes first.
+//! Compaction of Kafka partition logs: which log goes first, rounds over one, a manager with threads over many.
 //!
 //! A compacted log keeps, for each key, at least the record with the latest offset. What has been compacted before is its
 //! clean section; behind it lies what has not, the dirty section; and the end of the log cannot be compacted now: the
@@ -9,8 +9,11 @@
 //!      |------- clean ----------|---- cleanable ----|----- uncleanable -----|----- active -----|
 //! ```
 //!
-//! This crate holds the pure part of that decision: [`Sections::of`] divides one log, [`select`] picks among many. Both
-//! take facts and return values; they touch no file, thread or clock.
+//! [`Cleaner`] does one round over one log: the latest offset of each dirty key goes into an [`OffsetMap`] of a fixed size, then
+//! segments are copied without what is superseded, and swapped in. [`Manager`] has many logs: it chooses the dirtiest, keeps
+//! checkpoints, holds cleaning off while a log is truncated, leaves alone what cannot be cleaned, and says why a log is not
+//! being compacted ([`Next`]). The decision itself is pure: [`Sections::of`] divides one log, [`select`] picks among many,
+//! without files, threads or clock.
 //!
 //! ```
 //! use kseg_cleaner::{LogFacts, Rules, Sections, SegmentFacts, select};

@@ -94,3 +94,8 @@ pub(crate) fn spawn(name: String, f: impl FnOnce() + Send + 'static) -> std::io:
 pub(crate) fn sleep(time: std::time::Duration) {
     std::thread::sleep(time);
 }
+
+/// Whether the caller's thread is on its way out of a panic.
+pub(crate) fn panicking() -> bool {
+    std::thread::panicking()
+}

@@ -42,7 +42,11 @@ const STEPS: &[Step] = &[
         run: |c| loom::models(&c.workspace, None, 2, None),
     },
     Step { name: "conformance", about: "golden stories, and a real Kafka", run: held_against_kafka },
-    Step { name: "bench", about: "every benchmark, tiny", run: bench },
+    Step {
+        name: "bench",
+        about: "every benchmark, tiny; 512 MiB of unique keys under a map of 8 MiB",
+        run: bench,
+    },
     Step { name: "package", about: "every crate packs", run: package },
 ];
 
@@ -165,6 +169,8 @@ fn held_against_kafka(context: &Context) -> Outcome {
 /// The benchmark program at its smallest, then every criterion target in its test mode: each body once.
 fn bench(context: &Context) -> Outcome {
     shell::run(&mut shell::cargo(["run", "--release", "-p", "kseg-bench", "--", "--tiny"]))?;
+    let mut keys = shell::cargo(["test", "--release", "-p", "kseg-cleaner", "--test", "memory"]);
+    shell::run(keys.env("KSEG_UNIQUE", "512/8"))?;
     for package in context.workspace.packages.iter().filter(|p| !p.benches.is_empty()) {
         let mut cargo = shell::cargo(["bench", "-p", &package.name]);
         for bench in &package.benches {

@@ -58,6 +58,7 @@ const PARTS: &[Part] = &[
         about: "the power cut, and every fault, at every call of a log's life",
         run: power,
     },
+    Part { name: "keys", about: "8 GiB of unique keys under a map of 128 MiB", run: keys },
     Part { name: "scale", about: "what idle partitions and sealed segments hold", run: scale },
     Part { name: "stories", about: "golden stories, and random ones beside a live Kafka", run: stories },
     Part { name: "lines", about: "a live broker adopts large partitions", run: lines },
@@ -135,6 +136,12 @@ fn models(wanted: &Wanted) -> Outcome {
 fn power(wanted: &Wanted) -> Outcome {
     let mut tests = shell::cargo(["test", "--release", "-p", "kseg-log", "--test", "it", "life::"]);
     shell::run(tests.env("KSEG_LIVES", wanted.losses.to_string()))
+}
+
+fn keys(_: &Wanted) -> Outcome {
+    let mut tests =
+        shell::cargo(["test", "--release", "-p", "kseg-cleaner", "--test", "memory", "--", "--nocapture"]);
+    shell::run(tests.env("KSEG_UNIQUE", "8192/128"))
 }
 
 fn scale(wanted: &Wanted) -> Outcome {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::round::{Cleaner, Dirty, Pace, Round};
 use crate::states::Ended;
 use crate::stats::RoundStats;
-use crate::sync::{JoinHandle, Ordering, sleep, spawn};
+use crate::sync::{JoinHandle, Ordering, panicking, sleep, spawn};
 
 /// Sums over rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -248,7 +248,7 @@ struct Living(Arc<Manager>);
 
 impl Drop for Living {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if panicking() {
             self.0.dead.fetch_add(1, Ordering::Relaxed);
         }
     }
