@@ -457,7 +457,7 @@ impl Inner {
             self.high_watermark_moved(writer);
         }
         if unflushed >= config.flush_messages {
-            self.flush_under_lock(next)?;
+            self.flush_under_lock(next, false)?;
         }
         Ok(AppendInfo { log_start_offset, ..info })
     }

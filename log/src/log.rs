@@ -414,13 +414,21 @@ impl Log {
         self.inner.epochs.read().latest().map(|e| e.epoch)
     }
 
-    /// Lets `f` do the last thing before the log takes no more changes, with no append in between.
+    /// Lets `f` do the last thing before the log takes no more changes, with no append in between. Where it fails the log
+    /// goes on. What fails in `f` is not held against the log's directory.
     pub(crate) fn close_after(&self, f: impl FnOnce() -> Result<()>) -> Result<()> {
         self.inner.locked(|_, _| {
-            f()?;
-            self.inner.closed.store(true, Ordering::Release);
-            Ok(())
-        })
+            let done = f();
+            if done.is_ok() {
+                self.inner.closed.store(true, Ordering::Release);
+            }
+            Ok(done)
+        })?
+    }
+
+    /// The offset from which on truncations have dropped anything since this was last asked.
+    pub(crate) fn take_dropped(&self) -> Option<Offset> {
+        self.inner.marks.write().dropped_from.take()
     }
 
     /// Closes the log: a producer snapshot at the log end offset, the last index entries, index files cut, `.log` files

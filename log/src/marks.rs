@@ -47,6 +47,10 @@ pub(crate) struct Marks {
     pub(crate) recovery_point: Offset,
     /// The count of replacements that the places belong to, as the segment list has it.
     pub(crate) swaps: u64,
+    /// Counts truncations.
+    pub(crate) truncations: u64,
+    /// The lowest offset above which a truncation has dropped anything, since a move last asked.
+    pub(crate) dropped_from: Option<Offset>,
 }
 
 impl Marks {
@@ -76,6 +80,23 @@ impl Marks {
     pub(crate) fn set_log_end(&mut self, offset: Offset, place: Place) {
         self.log_end = Mark { offset, place: Some(place) };
         self.recovery_point = self.recovery_point.min(offset);
+    }
+
+    /// Sets the log end where a truncation has dropped what lay at or above `from`.
+    pub(crate) fn truncate(&mut self, from: Offset, offset: Offset, place: Place) {
+        self.set_log_end(offset, place);
+        self.truncations += 1;
+        self.dropped_from = Some(self.dropped_from.map_or(from, |before| before.min(from)));
+    }
+
+    /// Moves the recovery point up to `end`, of which the sync began when the marks were `begun`. What was truncated since may
+    /// have been written anew, beside the sync: then it stays. Returns whether it counted.
+    pub(crate) fn flushed(&mut self, end: Offset, begun: &Marks) -> bool {
+        if self.truncations != begun.truncations {
+            return false;
+        }
+        self.recovery_point = self.recovery_point.max(end);
+        true
     }
 
     /// Where the high watermark has reached the log end it goes on with it.
@@ -122,6 +143,8 @@ mod tests {
             first_unstable: None,
             recovery_point: Offset::ZERO,
             swaps: 0,
+            truncations: 0,
+            dropped_from: None,
         }
     }
 

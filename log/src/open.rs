@@ -236,6 +236,8 @@ impl Log {
                 first_unstable: None,
                 recovery_point: options.recovery_point,
                 swaps: 0,
+                truncations: 0,
+                dropped_from: None,
             }),
             segments: RwLock::new(Arc::new(Segments::default())),
             epochs: RwLock::new(epochs),

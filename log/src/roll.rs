@@ -30,6 +30,18 @@ impl Log {
         })
     }
 
+    /// Lets the log end at `offset`, where that is higher: a gap at its end, which a segment that begins behind it keeps.
+    pub(crate) fn end_at(&self, offset: Offset) -> Result<()> {
+        self.inner.locked(|writer, deferred| {
+            self.inner.check_writable()?;
+            if self.inner.log_end() < offset {
+                let base = self.inner.roll(writer, deferred, Some(offset))?;
+                self.inner.marks.write().set_log_end(base, Place { segment: base, position: 0 });
+            }
+            Ok(())
+        })
+    }
+
     /// Makes everything below the log end offset durable, and moves the recovery point there. With `force_active` an
     /// empty active segment is flushed too, as at an orderly stop.
     ///
@@ -110,27 +122,20 @@ impl Inner {
     /// point. Holds no lock across I/O.
     pub(crate) fn flush_to(&self, end: Offset, inclusive: bool) -> Result<()> {
         self.check_health()?;
-        if self.noted(self.sync_up_to(end, inclusive))? {
-            self.marks_flushed(end);
-        }
-        Ok(())
+        self.noted(self.flush_under_lock(end, inclusive))
     }
 
-    /// As [`flush_to`](Self::flush_to), for a caller that holds the log's mutex.
-    pub(crate) fn flush_under_lock(&self, end: Offset) -> Result<()> {
-        if self.sync_up_to(end, false)? {
-            self.marks_flushed(end);
-        }
-        Ok(())
-    }
-
-    fn marks_flushed(&self, end: Offset) {
-        // A truncation may have gone below `end` meanwhile; a roll may have gone above the log end.
+    /// As [`flush_to`](Self::flush_to), for a caller that holds the log's mutex and notes errors.
+    pub(crate) fn flush_under_lock(&self, end: Offset, inclusive: bool) -> Result<()> {
+        // The marks come first: a truncation that is not in them shows when the sync is done.
+        let begun = self.marks();
         let active = self.segments().active().map_or(Offset::ZERO, |s| s.base_offset());
-        let mut marks = self.marks.write();
-        let end = end.min(marks.log_end.offset.max(active));
-        marks.recovery_point = marks.recovery_point.max(end);
-        self.last_flush_ms.store(self.clock.now_ms(), Ordering::Relaxed);
+        // A truncation may have gone below `end`; a roll may have gone above the log end.
+        let reached = end.min(begun.log_end.offset.max(active));
+        if self.sync_up_to(end, inclusive)? && self.marks.write().flushed(reached, &begun) {
+            self.last_flush_ms.store(self.clock.now_ms(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Returns whether there was anything to flush.

@@ -101,7 +101,7 @@ impl Inner {
             // Readers stop at the new end before bytes go; its position is known only when they have gone.
             let mut marks = self.marks.write();
             let position = active.size();
-            marks.set_log_end(offset, Place { segment: active.base_offset(), position });
+            marks.truncate(offset, offset, Place { segment: active.base_offset(), position });
         }
         let now_ms = self.clock.now_ms();
         self.fence_on(active.truncate_to(offset, now_ms).map_err(|e| self.wrap(e)))?;
@@ -154,7 +154,7 @@ impl Inner {
         {
             let mut marks = self.marks.write();
             marks.log_start = log_start;
-            marks.set_log_end(offset, Place { segment: offset, position: 0 });
+            marks.truncate(Offset::ZERO, offset, Place { segment: offset, position: 0 });
             marks.high_watermark = Mark::at(log_start);
             marks.set_high_watermark(offset);
             marks.first_unstable = None;

@@ -266,3 +266,27 @@ fn a_directory_is_synced_when_names_in_it_have_to_last() {
     drop(open());
     assert_eq!(since()[..2], ["Remove /data/.kafka_cleanshutdown", "SyncDir /data"]);
 }
+
+#[test]
+fn a_flush_beside_a_truncation_vouches_for_nothing_that_was_written_behind_it() {
+    let (backend, gate) = Gate::on(Call::SyncDir, "t-0");
+    let bench = Bench::on(backend, &[]);
+    let log = bench.open();
+    for n in 0..10 {
+        lead(&log, 1, n, 100);
+    }
+    let ended = gate.beside(
+        || log.flush(false).expect("flushed"),
+        || {
+            log.truncate_to(Offset::new(5)).expect("truncated");
+            for n in 0..10 {
+                lead(&log, 1, n, 100);
+            }
+            log.log_end_offset().get()
+        },
+    );
+    assert_eq!(ended, Some(15));
+    assert!(log.recovery_point() <= Offset::new(5), "{}", log.recovery_point());
+    log.flush(false).expect("flushed");
+    assert_eq!(log.recovery_point(), Offset::new(15));
+}
