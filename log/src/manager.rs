@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{LeaderEpoch, Offset, TopicPartition};
+use kseg_format::{LeaderEpoch, TopicPartition};
 
 use crate::config::BrokerConfig;
 use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, ShutdownReport};
@@ -14,11 +14,11 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::read::Isolation;
 use crate::sync::Mutex;
-use crate::topics::{Topic, TopicProblem, problem};
+use crate::topics::{Topic, TopicProblem, new_id, problem};
 
 /// The data directories of one node.
 ///
-/// A partition lies in one of them: the one that has its folder, else the one with the fewest partitions. A directory that
+/// Each knows all topics that any of them has in its list. A partition lies in one of them: the one that has its folder, else the one with the fewest partitions. A directory that
 /// cannot be opened, or fails later, is out of service; the others go on. While one is, no partition is made that might
 /// lie there.
 ///
@@ -88,7 +88,36 @@ impl LogManager {
         }
         let manager = LogManager { dirs, placing: Mutex::new(()) };
         manager.check_duplicates()?;
+        manager.share_topics();
         Ok(manager)
+    }
+
+    /// Every directory knows all topics: one that is new, or was not there when a topic was made, takes them up.
+    fn share_topics(&self) {
+        let mut all = BTreeMap::new();
+        for dir in self.live() {
+            for (name, topic) in &dir.inner.topics.lock().0 {
+                all.entry(name.clone()).or_insert_with(|| topic.clone());
+            }
+        }
+        self.live().for_each(|dir| dir.inner.adopt_topics(&all));
+    }
+
+    /// A topic that has an entry, which then is in all directories, or folders in any.
+    fn topic(&self, name: &str) -> Result<Option<Topic>> {
+        let entry = self.live().find_map(|dir| dir.inner.topics.lock().0.get(name).cloned());
+        if entry.is_some() {
+            return Ok(entry);
+        }
+        let (mut id, mut partitions) = (None, 0);
+        for dir in self.live() {
+            for partition in dir.partitions()?.iter().filter(|p| p.topic == name) {
+                id = id.or(dir.topic_id(partition)?);
+                partitions = partitions.max(partition.partition.saturating_add(1));
+            }
+        }
+        let id = id.unwrap_or_else(new_id);
+        Ok((partitions > 0).then_some(Topic { id, partitions, config: BTreeMap::new() }))
     }
 
     fn check_duplicates(&self) -> Result<()> {
@@ -336,16 +365,20 @@ impl LogManager {
             // Retention has gone past what was copied.
             future.truncate_fully_and_start_at(start, None)?;
         }
+        agree(&log, &future)?;
         copy(&log, &future, max_bytes)?;
         let left = log.log_end_offset().get().saturating_sub(future.log_end_offset().get());
         if left > 0 {
             return Ok(log.size().saturating_sub(future.size()).max(1));
         }
-        // From here on the source takes nothing.
-        log.close_after(|| copy(&log, &future, usize::MAX))?;
-        future.update_high_watermark(log.high_watermark());
-        future.increment_log_start_offset(log.log_start_offset())?;
-        target.promote(partition)?;
+        // The source takes nothing meanwhile, and nothing at all once the copy has taken its place.
+        log.close_after(|| {
+            agree(&log, &future)?;
+            copy(&log, &future, usize::MAX)?;
+            future.update_high_watermark(log.high_watermark());
+            future.increment_log_start_offset(log.log_start_offset())?;
+            target.promote(partition).map(drop)
+        })?;
         source.delete(partition)?;
         target.checkpoint()?;
         Ok(0)
@@ -397,7 +430,15 @@ impl LogManager {
         if let Some(offline) = self.any_offline() {
             return Err(offline);
         }
-        for dir in self.live().filter(|dir| dir.inner.knows(name)) {
+        let topic = self.topic(name)?.ok_or_else(|| problem(name, TopicProblem::Unknown))?;
+        let one = BTreeMap::from([(name.to_owned(), topic.clone())]);
+        for dir in self.live() {
+            // Refused before anything is changed.
+            let (set, unset) = (set.iter().copied(), unset.iter().copied());
+            topic.clone().changed(name, set, unset, &dir.inner.options.config)?;
+        }
+        for dir in self.live() {
+            dir.inner.adopt_topics(&one);
             dir.alter_topic(name, set.iter().copied(), unset.iter().copied())?;
         }
         Ok(())
@@ -448,6 +489,31 @@ impl fmt::Debug for LogManager {
     }
 }
 
+/// Drops of `copy` what `from` has not, or has in another form: what was truncated in `from` since it was copied.
+///
+/// Source: Kafka `ReplicaAlterLogDirsThread`, which is told of truncations and compares leader epochs.
+fn agree(from: &Log, copy: &Log) -> Result<()> {
+    let mut end = from.log_end_offset();
+    if let Some(dropped) = from.take_dropped() {
+        end = end.min(dropped);
+    }
+    // Of truncations before a stop of the process the epochs tell.
+    if let Some(epoch) = copy.latest_epoch()
+        && let Some(shared) = from.end_offset_for_epoch(epoch)
+    {
+        end = end.min(shared.end_offset);
+        if shared.epoch != epoch
+            && let Some(own) = copy.end_offset_for_epoch(shared.epoch)
+        {
+            end = end.min(own.end_offset);
+        }
+    }
+    if copy.log_end_offset() > end {
+        copy.truncate_to(end)?;
+    }
+    Ok(())
+}
+
 /// Appends to `to` what `from` has behind its end, at most about `max_bytes` but at least a batch.
 fn copy(from: &Log, to: &Log, max_bytes: usize) -> Result<()> {
     /// One read's worth.
@@ -461,21 +527,13 @@ fn copy(from: &Log, to: &Log, max_bytes: usize) -> Result<()> {
         let fetch = from.read(next.max(from.log_start_offset()), left.min(STEP), Isolation::LogEnd, true)?;
         let Some(region) = fetch.region else {
             // What lies between here and the end holds no batch.
-            return skip(to, from.log_end_offset());
+            return to.end_at(from.log_end_offset());
         };
         let bytes = region.to_bytes().map_err(Error::Io)?;
         left = left.saturating_sub(bytes.len());
         let epoch = from.latest_epoch().unwrap_or(LeaderEpoch::new(i32::MAX));
         to.append_as_follower(bytes, epoch)?;
     }
-}
-
-/// A gap at the end of a log is kept by a segment that begins behind it.
-fn skip(log: &Log, to: Offset) -> Result<()> {
-    if log.log_end_offset() < to {
-        log.roll(Some(to))?;
-    }
-    Ok(())
 }
 
 /// The path without a slash at its end and without `.` in it, so that one directory has one name. Links are not followed.

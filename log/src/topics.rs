@@ -62,6 +62,27 @@ impl Topic {
         let pairs = self.config.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         Ok(defaults.clone().with_pairs(pairs)?)
     }
+
+    /// The topic with the keys of `set`, then without those of `unset`.
+    ///
+    /// # Errors
+    /// [`Error::Topic`] where a key of `unset` has no value; [`Error::Config`].
+    pub(crate) fn changed<'a>(
+        mut self,
+        name: &str,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+        unset: impl IntoIterator<Item = &'a str>,
+        defaults: &LogConfig,
+    ) -> Result<Topic> {
+        self.config.extend(set.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())));
+        for key in unset {
+            if self.config.remove(key).is_none() {
+                return Err(problem(name, TopicProblem::NoSuchKey { key: key.to_owned() }));
+            }
+        }
+        self.log_config(defaults)?;
+        Ok(self)
+    }
 }
 
 /// A topic that cannot be made, found or changed as asked. Nothing was changed.

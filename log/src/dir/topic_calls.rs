@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kseg_format::{TopicPartition, Uuid};
+use tracing::warn;
 
 use super::{DirInner, LogDir};
 use crate::config::LogConfig;
@@ -72,15 +73,9 @@ impl LogDir {
         let known = self.topics()?.remove(name).ok_or_else(|| problem(name, TopicProblem::Unknown))?;
         let defaults = &self.inner.options.config;
         let topic = self.inner.change_topics(|topics| {
-            let topic = topics.0.entry(name.to_owned()).or_insert(known);
-            topic.config.extend(set.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())));
-            for key in unset {
-                if topic.config.remove(key).is_none() {
-                    return Err(problem(name, TopicProblem::NoSuchKey { key: key.to_owned() }));
-                }
-            }
-            topic.log_config(defaults)?;
-            Ok(topic.clone())
+            let topic = topics.0.remove(name).unwrap_or(known).changed(name, set, unset, defaults)?;
+            topics.0.insert(name.to_owned(), topic.clone());
+            Ok(topic)
         })?;
         let config = topic.log_config(defaults)?;
         for (_, log) in self.inner.open_logs().iter().filter(|(p, _)| p.topic == name) {
@@ -148,6 +143,21 @@ impl DirInner {
             topics.0.insert(name.to_owned(), topic.clone());
             Ok(())
         })
+    }
+
+    /// Takes up the topics of other directories that have no entry here: a partition of theirs may come here. They are in
+    /// force also where the file cannot be written; the next change writes it.
+    pub(crate) fn adopt_topics(&self, others: &BTreeMap<String, Topic>) {
+        let mut topics = self.topics.lock();
+        let before = topics.clone();
+        for (name, topic) in others {
+            topics.0.entry(name.clone()).or_insert_with(|| topic.clone());
+        }
+        if *topics != before
+            && let Err(error) = self.noted(topics.write(&*self.options.backend, &self.path))
+        {
+            warn!(dir = %self.path.display(), %error, "topics of other directories not written");
+        }
     }
 
     /// Changes the topics and their file as one: neither changes where `f` or the write fails.

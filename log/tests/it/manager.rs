@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kseg_format::{Offset, PartitionMetadata};
+use kseg_format::{LeaderEpoch, Offset, Origin, PartitionMetadata};
 use kseg_io_backends::{Call, Fault, Faulty};
 use kseg_log::{
     BrokerConfig, Error, Isolation, LoadOptions, Log, LogDir, LogDirOptions, LogManager, TopicPartition,
@@ -611,4 +611,157 @@ fn what_is_refused_is_counted() {
     damaged[100] ^= 1;
     assert_eq!(append(damaged).invalid_crc_records, 1);
     assert_eq!(append(batch_at(7, 1, 1, 200)).invalid_offset_or_sequence_records, 1);
+}
+
+/// The bytes of a log, batch by batch, from its start.
+fn content(log: &Log) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut at = log.log_start_offset();
+    while let Some(region) = log.read(at, 1 << 20, Isolation::LogEnd, true).expect("a read").region {
+        let bytes = region.to_bytes().expect("bytes");
+        for batch in kseg_format::Batches::new(&bytes) {
+            at = batch.expect("a batch").next_offset();
+        }
+        all.extend_from_slice(&bytes);
+    }
+    all
+}
+
+#[test]
+fn what_is_truncated_during_a_move_does_not_come_back_with_the_copy() {
+    for again in [0, 30, 90] {
+        let bench = Bench::new(&[("internal.segment.bytes", "1000")]);
+        let two = manager(&bench, 2);
+        let log = two.get_or_create(&p(0)).expect("a log");
+        for n in 0..40 {
+            lead(&log, 1, n, 300);
+        }
+        assert!(two.move_step(&p(0), Path::new("/disk1"), 9000).expect("a step") > 0);
+        log.truncate_to(Offset::new(10)).expect("truncated");
+        for n in 0..again {
+            lead(&log, 1, 1000 + n, 310);
+        }
+        let expected = (content(&log), log.log_end_offset());
+        for n in 0.. {
+            assert!(n < 100, "the move ends");
+            if two.move_step(&p(0), Path::new("/disk1"), 3000).expect("a step") == 0 {
+                break;
+            }
+        }
+        let moved = two.get(&p(0)).expect("open").expect("a log");
+        assert_eq!(moved.dir(), Path::new("/disk1/t-0"));
+        assert_eq!(moved.log_end_offset(), expected.1);
+        assert!(content(&moved) == expected.0, "{again}");
+    }
+}
+
+#[test]
+fn a_move_that_fails_at_its_end_leaves_the_partition_where_it_was_and_in_service() {
+    let (faulty, bench) = faulty(&[]);
+    for fault in [
+        Fault::on(Call::Rename).under("/disk1"),
+        Fault::on(Call::Flush).role("log").under("/disk1"),
+        Fault::on(Call::Write).role("log").under("/disk1"),
+    ] {
+        let two = manager(&bench, 2);
+        let log = two.get_or_create(&p(0)).expect("a log");
+        lead(&log, 3, 1, 200);
+        faulty.inject(fault);
+        let failed = refused(two.move_step(&p(0), Path::new("/disk1"), 1000));
+        faulty.clear();
+        assert!(failed.to_string().contains("/disk1"), "{failed}");
+        let out: Vec<_> = two.dirs().expect("dirs").iter().map(|dir| dir.offline.is_some()).collect();
+        assert_eq!(out, [false, true]);
+        let log = two.get(&p(0)).expect("open").expect("a log");
+        assert_eq!(log.dir(), Path::new("/disk0/t-0"));
+        lead(&log, 1, 2, 100);
+        log.flush(false).expect("durable");
+        assert_eq!(log.recovery_point(), log.log_end_offset());
+        drop((log, two.shutdown()));
+    }
+}
+
+#[test]
+fn a_topic_has_its_configuration_and_its_id_in_every_directory() {
+    let bench = Bench::new(&[("segment.ms", "1000")]);
+    let one = manager(&bench, 1);
+    one.get_or_create(&TopicPartition::new("found", 0)).expect("a log");
+    one.create_topic("made", 1, [("segment.ms", "7")]).expect("a topic");
+    one.shutdown();
+    // Another disk comes.
+    let two = manager(&bench, 2);
+    two.alter_topic("found", &[("segment.ms", "8")], &[]).expect("changed");
+    two.alter_topic("made", &[("segment.bytes", "2000000")], &[]).expect("changed");
+    for partition in 1..4 {
+        for (topic, ms) in [("made", 7), ("found", 8)] {
+            let log = two.get_or_create(&TopicPartition::new(topic, partition)).expect("a log");
+            assert_eq!((log.config().segment_ms, log.dir()), (ms, log.dir()));
+        }
+    }
+    // Wherever a partition goes, it opens there.
+    for partition in 0..4 {
+        for topic in ["made", "found"] {
+            let partition = TopicPartition::new(topic, partition);
+            let log = two.get(&partition).expect("open").expect("a log");
+            let to = if log.dir().starts_with("/disk0") { "/disk1" } else { "/disk0" };
+            while two.move_step(&partition, Path::new(to), 1000).expect("a step") > 0 {}
+        }
+    }
+    two.shutdown();
+    let two = manager(&bench, 2);
+    assert_eq!(two.load_all(LoadOptions::default()).failed.len(), 0);
+    for (topic, ms) in [("made", 7), ("found", 8)] {
+        for partition in 0..4 {
+            let log = two.get(&TopicPartition::new(topic, partition)).expect("open").expect("a log");
+            assert_eq!(log.config().segment_ms, ms, "{topic}-{partition}");
+        }
+    }
+}
+
+#[test]
+fn a_move_keeps_the_end_of_a_log_that_ends_in_a_gap() {
+    let bench = Bench::new(&[]);
+    let two = manager(&bench, 2);
+    let log = two.get_or_create(&p(0)).expect("a log");
+    for n in 0..3 {
+        lead(&log, 4, n, 200);
+    }
+    // Inside a batch, which goes as a whole.
+    log.truncate_to(Offset::new(10)).expect("truncated");
+    assert_eq!(log.log_end_offset().get(), 10);
+    for n in 0.. {
+        assert!(n < 20, "the move ends");
+        if two.move_step(&p(0), Path::new("/disk1"), 1000).expect("a step") == 0 {
+            break;
+        }
+    }
+    let moved = two.get(&p(0)).expect("open").expect("a log");
+    assert_eq!((moved.dir(), moved.log_end_offset().get()), (Path::new("/disk1/t-0"), 10));
+    assert_eq!(lead(&moved, 1, 9, 100).first_offset, Some(Offset::new(10)));
+}
+
+#[test]
+fn a_copy_that_a_stop_left_behind_is_cut_to_where_the_epochs_part() {
+    let bench = Bench::new(&[]);
+    let two = manager(&bench, 2);
+    let lead_in = |log: &Log, epoch: i32, size: usize| {
+        let append = log.append_as_leader(batch(1, 1, size), LeaderEpoch::new(epoch), Origin::Client);
+        append.expect("an append");
+    };
+    let log = two.get_or_create(&p(0)).expect("a log");
+    for _ in 0..10 {
+        lead_in(&log, 0, 300);
+    }
+    assert!(two.move_step(&p(0), Path::new("/disk1"), 2400).expect("a step") > 0);
+    log.truncate_to(Offset::new(4)).expect("truncated");
+    for _ in 0..10 {
+        lead_in(&log, 1, 310);
+    }
+    let expected = content(&log);
+    drop((log, two));
+    let two = manager(&bench, 2);
+    while two.move_step(&p(0), Path::new("/disk1"), 1000).expect("a step") > 0 {}
+    let moved = two.get(&p(0)).expect("open").expect("a log");
+    assert_eq!(moved.dir(), Path::new("/disk1/t-0"));
+    assert!(content(&moved) == expected);
 }
