@@ -38,7 +38,7 @@ fn unique_keys_beyond_the_map_are_cleaned_over_many_rounds_in_fixed_memory() {
     let dir = folder.path().join("t-0");
     let config = [
         ("cleanup.policy", "compact"),
-        ("segment.bytes", "67108864"),
+        ("segment.bytes", "16777216"),
         ("min.cleanable.dirty.ratio", "0.0"),
         ("file.delete.delay.ms", "0"),
     ];
@@ -69,7 +69,7 @@ fn unique_keys_beyond_the_map_are_cleaned_over_many_rounds_in_fixed_memory() {
     let (mut rounds, mut peak) = (0, 0);
     while let Some((_, _, round)) = manager.pass(&mut cleaner).unwrap().cleaned {
         rounds += 1;
-        assert_eq!(round.stats.records_written, written);
+        assert_eq!(round.stats.records_written, round.stats.records_read);
         peak = peak.max(rss_anon());
     }
     assert_eq!(rounds, written.div_ceil(usable));

@@ -17,8 +17,12 @@ use crate::{Outcome, shell, workspace};
 const CODECS: &[&str] = &["none", "gzip", "snappy", "lz4", "zstd"];
 
 /// Files of a data directory that a broker and kseg both keep beside the partitions.
-const CHECKPOINTS: &[&str] =
-    &["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"];
+const CHECKPOINTS: &[&str] = &[
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+];
 
 /// What a broker says when it does not like a folder. A clean adoption has none of these.
 const COMPLAINTS: &[&str] = &[
@@ -123,12 +127,16 @@ pub(crate) fn run(count: Option<u64>) -> Outcome {
         append(&kseg, &ours.join(format!("lines-{codec}-0")), codec, &text)?;
     }
 
+    let left = compacted(&kseg, &ours)?;
+
     let mut broker = Broker::new(&folder.path().join("broker"))?;
     broker.start()?;
     let mut client = broker.client()?;
     for codec in CODECS {
         asked(&mut client, json!({"op": "createTopic", "topic": format!("lines-{codec}")}))?;
     }
+    let config = json!({"cleanup.policy": "compact"});
+    asked(&mut client, json!({"op": "createTopic", "topic": COMPACTED, "config": config}))?;
     drop(client);
     broker.stop()?;
     let said_before = broker.log().len();
@@ -156,6 +164,8 @@ pub(crate) fn run(count: Option<u64>) -> Outcome {
             json!([{"value": base64(b"one more")}, {"value": base64("and a last \u{1f980}".as_bytes())}]);
         asked(&mut client, json!({"op": "send", "name": "p", "topic": topic, "records": more}))?;
     }
+    let fetched = values(&asked(&mut client, json!({"op": "fetch", "topic": COMPACTED}))?)?;
+    same(COMPACTED, 0, &left, &fetched)?;
     drop(client);
     broker.stop()?;
     complaints(&broker.log()[said_before..], text.len())?;
@@ -240,10 +250,28 @@ fn append(kseg: &Path, partition: &Path, codec: &str, text: &[String]) -> Outcom
     }
 }
 
+/// The topic that is compacted here before the broker gets it.
+const COMPACTED: &str = "compacted";
+
+/// Appends each key many times, compacts the partition, and returns the values that are left.
+fn compacted(kseg: &Path, ours: &Path) -> Result<Vec<String>, String> {
+    const KEYS: usize = 100;
+    let (all, folder) = (40 * KEYS, format!("{COMPACTED}-0"));
+    let text: String = (0..all).map(|n| format!("key-{}\tvalue {n}\n", n % KEYS)).collect();
+    let input = tempfile::NamedTempFile::new().map_err(|e| format!("temporary file: {e}"))?;
+    fs::write(input.path(), text).map_err(|e| format!("{}: {e}", input.path().display()))?;
+    let mut append = Command::new(kseg);
+    append.arg("append").arg(ours.join(&folder)).args(["--format", "key-value", "--input"]).arg(input.path());
+    shell::output(&mut append)?;
+    let mut clean = Command::new(kseg);
+    clean.args(["clean", "run", "--write", "--roll", "--all", "--set", "cleanup.policy=compact"]);
+    shell::output(clean.arg(ours).arg(&folder))?;
+    Ok((all - KEYS..all).map(|n| format!("value {n}")).collect())
+}
+
 /// Puts kseg's partitions and checkpoints in the place of the broker's, which keep only the id of their topic.
 fn hand_over(ours: &Path, data: &Path) -> Outcome {
-    for codec in CODECS {
-        let name = format!("lines-{codec}-0");
+    for name in CODECS.iter().map(|codec| format!("lines-{codec}-0")).chain([format!("{COMPACTED}-0")]) {
         let (from, to) = (ours.join(&name), data.join(&name));
         let failed = |e: std::io::Error| format!("{}: {e}", to.display());
         let id = fs::read(to.join("partition.metadata")).map_err(failed)?;
