@@ -18,6 +18,10 @@ use crate::workspace;
 /// The beginning of every random story's name; its `files` are compared without the stale bytes of open indexes.
 pub(crate) const PREFIX: &str = "random-";
 
+/// Bytes of an index that hold an entry for every batch of the largest segment there is here: 1800 bytes, of batches of at
+/// least 69.
+const INDEX_ROOM: u64 = 400;
+
 const START: i64 = 1_700_000_000_000;
 
 /// Repeatable numbers, spread well enough for choosing (xorshift64*).
@@ -174,6 +178,12 @@ impl Making {
 
     fn open(&mut self, config: &Value, clean: bool, recovery_point: i64) -> Result<(), String> {
         let start = self.start;
+        let mut config = config.clone();
+        let room = config["segment.index.bytes"].as_str().and_then(|room| room.parse().ok()).unwrap_or(0);
+        if !clean && room < INDEX_ROOM {
+            // Segments that were filled under other settings: Kafka does not start where their indexes are full (row 10).
+            config["segment.index.bytes"] = Value::from(INDEX_ROOM.to_string());
+        }
         self.put(json!({
             "op": "open", "dir": "$DIR/random-0", "config": config, "clean": clean,
             "recoveryPoint": recovery_point, "logStart": start, "now": self.now,
