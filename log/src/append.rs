@@ -11,12 +11,12 @@ use kseg_segment::{Segment, roll_reason};
 use tracing::info;
 
 use crate::config::LogConfig;
+use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
 use crate::producer_state::{TransactionRequest, TransactionVersion};
 use crate::producers::Checked;
-use crate::sync::Ordering;
 
 /// What an append did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,39 @@ struct Analysis {
     /// Some batch has a producer.
     any_producer: bool,
     now_ms: i64,
+    /// The caller wants to know when it is durable.
+    durable: bool,
+}
+
+/// An append that is done, before the flush that may be due: that is run when the log's mutex has been released.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    info: AppendInfo,
+    durability: Option<Durability>,
+    flush_due: bool,
+}
+
+impl Appended {
+    /// Runs the flush that is due.
+    ///
+    /// # Errors
+    /// Those of the flush; the records are in the log.
+    pub(crate) fn finish(self) -> Result<AppendInfo> {
+        if let (true, Some(durability)) = (self.flush_due, &self.durability) {
+            durability.wait_for()?;
+        }
+        Ok(self.info)
+    }
+
+    /// As [`finish`](Self::finish), with the handle.
+    pub(crate) fn finish_durable(mut self, log: &Arc<Inner>) -> Result<(AppendInfo, Durability)> {
+        // Where nothing was appended there is nothing to wait for.
+        let durability = self.durability.take().unwrap_or_else(|| log.ask(Offset::ZERO));
+        if self.flush_due {
+            durability.wait_for()?;
+        }
+        Ok((self.info, durability))
+    }
 }
 
 impl Log {
@@ -93,21 +126,60 @@ impl Log {
         request: impl Into<TransactionRequest>,
     ) -> Result<AppendInfo> {
         let size = batches.len();
-        self.inner.metered(size, self.lead(batches, leader_epoch, origin, request.into()))
+        let appended = self.lead(batches, leader_epoch, origin, request.into(), false);
+        self.inner.metered(size, appended.and_then(Appended::finish))
     }
 
-    fn lead(
+    /// As [`append_as_leader_in`](Log::append_as_leader_in), and asks for durability: the handle tells when what was
+    /// appended is durable. It says nothing of it where nobody waits for the handle or awaits it, and nothing else flushes.
+    ///
+    /// # Errors
+    /// As there; those of the flush go to the handle.
+    ///
+    /// ```
+    /// # use bytes::BytesMut;
+    /// # use kseg_format::{BatchOptions, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
+    /// # use kseg_log::{Log, OpenOptions, TransactionVersion};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let log = Log::open(std::path::Path::new("/data/orders-0"), OpenOptions::new(kseg_io_backends::open("memory")?))?;
+    /// # let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    /// # builder.append(Some(Timestamp::new(1)), None, Some(b"value"), &[])?;
+    /// # let mut batch = BytesMut::new();
+    /// # builder.finish(&mut batch)?;
+    /// let epoch = LeaderEpoch::new(0);
+    /// let (info, durability) =
+    ///     log.append_as_leader_durable(batch, epoch, Origin::Client, TransactionVersion::V0)?;
+    /// assert_eq!(info.last_offset, Some(kseg_format::Offset::ZERO)); // readable from here on
+    /// durability.wait()?; // durable from here on
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn append_as_leader_durable(
+        &self,
+        batches: BytesMut,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        request: impl Into<TransactionRequest>,
+    ) -> Result<(AppendInfo, Durability)> {
+        let size = batches.len();
+        let appended = self.lead(batches, leader_epoch, origin, request.into(), true);
+        self.inner.metered(size, appended.and_then(|a| a.finish_durable(&self.inner)))
+    }
+
+    pub(crate) fn lead(
         &self,
         mut batches: BytesMut,
         leader_epoch: LeaderEpoch,
         origin: Origin,
         request: TransactionRequest,
-    ) -> Result<AppendInfo> {
+        durable: bool,
+    ) -> Result<Appended> {
         let log = &self.inner;
         let config = log.config();
         let Some(mut seen) = log.analyze(&batches, &config, origin, leader_epoch)? else {
             return Ok(log.nothing_appended());
         };
+        seen.durable = durable;
         batches.truncate(seen.valid_bytes);
         log.locked(|writer, deferred| {
             log.check_writable()?;
@@ -124,9 +196,10 @@ impl Log {
                 seen.leader_epoch = Some(leader_epoch);
                 seen.valid_bytes = batches.len();
             }
-            let info =
+            let mut appended =
                 log.append_checked(writer, deferred, batches.freeze(), seen, (origin, request), &config)?;
-            Ok(AppendInfo { size, ..info })
+            appended.info.size = size;
+            Ok(appended)
         })
     }
 
@@ -135,7 +208,12 @@ impl Log {
     ///
     /// # Errors
     /// As [`append_as_leader`](Log::append_as_leader), without those on contents.
-    pub(crate) fn append_built(&self, mut bytes: BytesMut, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
+    pub(crate) fn append_built(
+        &self,
+        mut bytes: BytesMut,
+        leader_epoch: LeaderEpoch,
+        durable: bool,
+    ) -> Result<Appended> {
         let log = &self.inner;
         let config = log.config();
         let decode = |source| Error::Decode { dir: log.dir.clone(), position: 0, source };
@@ -168,6 +246,7 @@ impl Log {
                 leader_epoch: Some(leader_epoch),
                 any_producer: false,
                 now_ms: log.clock.now_ms(),
+                durable,
             };
             let origin = (Origin::Client, TransactionRequest::default());
             log.append_checked(writer, deferred, bytes.freeze(), seen, origin, &config)
@@ -187,13 +266,28 @@ impl Log {
     /// Source: Kafka `UnifiedLog.appendAsFollower`.
     pub fn append_as_follower(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
         let size = batches.len();
-        self.inner.metered(size, self.follow(batches, leader_epoch))
+        self.inner.metered(size, self.follow(batches, leader_epoch, false).and_then(Appended::finish))
     }
 
-    fn follow(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
+    /// As [`append_as_follower`](Log::append_as_follower), and asks for durability, as
+    /// [`append_as_leader_durable`](Log::append_as_leader_durable) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_as_follower_durable(
+        &self,
+        batches: Bytes,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<(AppendInfo, Durability)> {
+        let size = batches.len();
+        let appended = self.follow(batches, leader_epoch, true);
+        self.inner.metered(size, appended.and_then(|a| a.finish_durable(&self.inner)))
+    }
+
+    fn follow(&self, batches: Bytes, leader_epoch: LeaderEpoch, durable: bool) -> Result<Appended> {
         let log = &self.inner;
         let config = log.config();
-        let Some(seen) = log.analyze(&batches, &config, Origin::Replication, leader_epoch)? else {
+        let Some(mut seen) = log.analyze(&batches, &config, Origin::Replication, leader_epoch)? else {
             return Ok(log.nothing_appended());
         };
         let left_out = batches.len() - seen.valid_bytes;
@@ -201,6 +295,7 @@ impl Log {
             let (dir, epoch) = (log.dir.display(), leader_epoch.get());
             info!(%dir, epoch, bytes = left_out, "batches of a newer leader epoch, or an incomplete one, left out");
         }
+        seen.durable = durable;
         let batches = batches.slice(..seen.valid_bytes);
         log.locked(|writer, deferred| {
             log.check_writable()?;
@@ -220,22 +315,23 @@ impl Log {
 impl Inner {
     /// The result of an append of `size` bytes, counted where it was refused.
     #[inline]
-    fn metered<T>(&self, size: usize, result: Result<T>) -> Result<T> {
+    pub(crate) fn metered<T>(&self, size: usize, result: Result<T>) -> Result<T> {
         if let (Err(error), Some(health)) = (&result, &self.health) {
             health.meters.refused(error, size);
         }
         result
     }
 
-    fn nothing_appended(&self) -> AppendInfo {
-        AppendInfo {
+    fn nothing_appended(&self) -> Appended {
+        let info = AppendInfo {
             first_offset: None,
             last_offset: None,
             max_timestamp: None,
             log_append_time: None,
             log_start_offset: self.marks().log_start,
             size: 0,
-        }
+        };
+        Appended { info, durability: None, flush_due: false }
     }
 
     /// Looks at framing, checksums, sizes and order. `None` where there is no whole batch to append.
@@ -261,6 +357,7 @@ impl Inner {
             leader_epoch: scanned.leader_epoch,
             any_producer: scanned.any_producer,
             now_ms,
+            durable: false,
         }))
     }
 
@@ -382,7 +479,7 @@ impl Inner {
         seen: Analysis,
         (origin, request): (Origin, TransactionRequest),
         config: &LogConfig,
-    ) -> Result<AppendInfo> {
+    ) -> Result<Appended> {
         let first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if seen.last_offset.get() == i64::MAX || seen.last_offset < first {
             let what = format!(
@@ -422,21 +519,25 @@ impl Inner {
         let update = match checked {
             Checked::Append(update) => update,
             Checked::Duplicate(batch) => {
-                return Ok(AppendInfo {
+                let info = AppendInfo {
                     first_offset: Some(batch.first_offset()),
                     last_offset: Some(batch.last_offset()),
                     log_append_time: batch.timestamp(),
                     log_start_offset: self.marks().log_start,
                     ..info
-                });
+                };
+                let durability = seen.durable.then(|| self.ask(batch.last_offset().next()));
+                return Ok(Appended { info, durability, flush_due: false });
             }
         };
         let len = batches.len() as u64;
         let before = active.size();
         let appended = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)));
-        if appended.is_err() && active.size() != before {
+        if let Err(error) = &appended
+            && active.size() != before
+        {
             // The bytes are there and no offset names them: nothing may come behind them.
-            self.fenced.store(true, Ordering::Release);
+            self.fence.set(error);
         }
         let position = appended?;
         let next = seen.last_offset.next();
@@ -448,18 +549,17 @@ impl Inner {
             (next.get().saturating_sub(marks.recovery_point.get()), marks.log_start)
         };
         let committed = self.commit_producers(writer, &active, update, next);
-        if committed.is_err() {
+        if let Err(error) = &committed {
             // The marker is in the log: recovery makes the entry from it.
-            self.fenced.store(true, Ordering::Release);
+            self.fence.set(error);
         }
         committed?;
         if !writer.producers.is_empty() {
             self.high_watermark_moved(writer);
         }
-        if unflushed >= config.flush_messages {
-            self.flush_under_lock(next, false)?;
-        }
-        Ok(AppendInfo { log_start_offset, ..info })
+        let flush_due = unflushed >= config.flush_messages;
+        let durability = (seen.durable || flush_due).then(|| self.ask(next));
+        Ok(Appended { info: AppendInfo { log_start_offset, ..info }, durability, flush_due })
     }
 
     /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.

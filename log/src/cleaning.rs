@@ -177,14 +177,14 @@ impl Log {
                 Ok(going) => going,
                 Err(Stop::Before(error)) => {
                     let undone = self.inner.undo_swap();
-                    if undone.is_err() {
+                    if let Err(error) = &undone {
                         // What is left may look like a swap that has happened, once more names are lost or gained.
-                        self.inner.fenced.store(true, Ordering::Release);
+                        self.inner.fence.set(error);
                     }
                     return Err(error);
                 }
                 Err(Stop::Unknown(error)) => {
-                    self.inner.fenced.store(true, Ordering::Release);
+                    self.inner.fence.set(&error);
                     return Err(error);
                 }
             };
@@ -335,7 +335,7 @@ impl Inner {
             self.troubles.note("delete-file", names.remove(&self.list_path(first.base, Suffix::Swap)));
         }
         // The next flush makes it durable that the list is gone, before anything that a second reading of it could undo.
-        self.new_files.store(true, Ordering::Release);
+        self.names_made.fetch_add(1, Ordering::Release);
         let lost: Vec<Offset> = gone.into_iter().filter(|base| new.iter().all(|n| n.base != *base)).collect();
         let deleted = self.delete_snapshots_later(writer, &lost, deferred);
         self.troubles.note("delete-producer-snapshot", deleted);

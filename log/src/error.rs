@@ -130,6 +130,18 @@ pub enum Error {
     Fenced {
         /// The partition's directory.
         dir: PathBuf,
+        /// The first error, in words.
+        cause: String,
+    },
+    /// Records are not known to be durable, and will not be told to be: a flush failed, they were truncated, or the log was
+    /// abandoned.
+    NotDurable {
+        /// The partition's directory.
+        dir: PathBuf,
+        /// The records lie below this offset.
+        end: Offset,
+        /// Why, in words.
+        cause: String,
     },
     /// The log has been closed.
     Closed {
@@ -253,7 +265,10 @@ impl Error {
             Error::Policy { reason: PolicyReason::CompactOnly, .. } => "PolicyViolationException",
             Error::Policy { reason: PolicyReason::InternalTopic, .. } => "InvalidTopicException",
             Error::Roll { .. } | Error::DirName { .. } | Error::Locked { .. } => "KafkaException",
-            Error::Fenced { .. } | Error::Closed { .. } | Error::Offline { .. } => "KafkaStorageException",
+            Error::Fenced { .. }
+            | Error::NotDurable { .. }
+            | Error::Closed { .. }
+            | Error::Offline { .. } => "KafkaStorageException",
             Error::Replaced { .. } => "LogCleaningAbortedException",
             Error::Topics { .. } => "IOException",
             Error::Topic { problem, .. } => problem.kafka_name(),
@@ -329,11 +344,18 @@ impl fmt::Display for Error {
                 "{}: cannot start a segment at offset {base}: the active one begins at {active}",
                 dir.display()
             ),
-            Error::Fenced { dir } => write!(
+            Error::Fenced { dir, cause } => write!(
                 f,
-                "{}: read-only since a write or sync failed; opening the log again recovers it",
+                "{}: read-only since a write or sync failed ({cause}); opening the log again recovers it",
                 dir.display()
             ),
+            Error::NotDurable { dir, end, cause } => {
+                write!(
+                    f,
+                    "{}: records below offset {end} are not known to be durable: {cause}",
+                    dir.display()
+                )
+            }
             Error::Closed { dir } => write!(f, "{}: the log is closed", dir.display()),
             Error::Replaced { dir, base } => write!(
                 f,

@@ -11,7 +11,9 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
+use crate::durability::Committer;
 use crate::error::{Error, Result};
+use crate::fence::Fence;
 use crate::health::Health;
 use crate::leader_epoch::{EpochEnd, FileWrite, LeaderEpochCache};
 use crate::marks::{Mark, Marks};
@@ -20,7 +22,7 @@ use crate::open::LoadReport;
 use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, AtomicI64, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
 use crate::trouble::{Trouble, Troubles};
 
 /// Name of the file that holds a partition's leader epochs.
@@ -59,7 +61,12 @@ pub(crate) struct Inner {
     /// The log's mutex: whoever changes the log holds it.
     pub(crate) writer: Mutex<Writer>,
     /// Set once by the first failed sync or write; the log is read-only from then on.
-    pub(crate) fenced: AtomicBool,
+    pub(crate) fence: Fence,
+    /// The clock's time of the last flush, or of the opening. Orders nothing: Relaxed. Beside the log's mutex, so that
+    /// producers whom one sync has served do not queue for it.
+    pub(crate) last_flush_ms: AtomicI64,
+    /// Who waits for records to be durable.
+    pub(crate) committer: Committer,
     /// Errors of work that nobody waits for.
     pub(crate) troubles: Troubles,
     pub(crate) closed: AtomicBool,
@@ -69,11 +76,10 @@ pub(crate) struct Inner {
     pub(crate) verify_transactions: AtomicBool,
     /// Held while the epoch file is written: background work writes it too.
     pub(crate) epoch_file: Mutex<()>,
-    /// A segment has been made since the directory was synced.
-    pub(crate) new_files: AtomicBool,
-    /// The clock's time of the last flush, or of the opening, in milliseconds. Orders nothing. Beside the log's mutex, so
-    /// that producers whom one sync has served do not queue for it.
-    pub(crate) last_flush_ms: AtomicI64,
+    /// Counts what has changed the names in the directory: each made segment, each swap.
+    pub(crate) names_made: AtomicU64,
+    /// The count at the beginning of the last sync of the directory.
+    pub(crate) names_synced: AtomicU64,
     /// The state of the data directory that the log is in; none for a log on its own.
     pub(crate) health: Option<Arc<Health>>,
     /// The data directory's lock, which a log keeps until it is closed.
@@ -179,16 +185,24 @@ impl Inner {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed { dir: self.dir.clone() });
         }
-        if self.fenced.load(Ordering::Acquire) {
-            return Err(Error::Fenced { dir: self.dir.clone() });
+        if self.fence.is_set() {
+            return Err(self.fenced());
         }
         Ok(())
     }
 
+    /// The error of whoever meets the fence.
+    #[cold]
+    pub(crate) fn fenced(&self) -> Error {
+        Error::Fenced { dir: self.dir.clone(), cause: self.fence.cause() }
+    }
+
     /// Takes note of an error of a write or sync: the log is read-only from then on.
     pub(crate) fn fence_on<T>(&self, result: Result<T>) -> Result<T> {
-        if result.as_ref().is_err_and(Error::fences) {
-            self.fenced.store(true, Ordering::Release);
+        if let Err(error) = &result
+            && error.fences()
+        {
+            self.fence.set(error);
         }
         result
     }
@@ -200,8 +214,8 @@ impl Inner {
     pub(crate) fn new_segment(&self, base: Offset) -> Result<Arc<Segment>> {
         let config = self.segment_config();
         let segment = Segment::create(self.backend.clone(), &self.dir, base, config, self.clock.now_ms());
-        // Under the log's mutex; a flush that misses it has not flushed this segment either.
-        self.new_files.store(true, Ordering::Release);
+        // Before the segment is in the list: a flush that finds it there finds the count. Pairs with `sync_new_names`.
+        self.names_made.fetch_add(1, Ordering::Release);
         Ok(Arc::new(segment.map_err(|e| self.wrap(e))?))
     }
 
@@ -421,6 +435,7 @@ impl Log {
             let done = f();
             if done.is_ok() {
                 self.inner.closed.store(true, Ordering::Release);
+                self.inner.settle_failed(&"the partition has moved to another data directory");
             }
             Ok(done)
         })?
@@ -432,7 +447,7 @@ impl Log {
     }
 
     /// Closes the log: a producer snapshot at the log end offset, the last index entries, index files cut, `.log` files
-    /// synced. A second close does nothing.
+    /// synced: all records are durable then, and whoever waits for that is told. A second close does nothing.
     ///
     /// # Errors
     /// The first error; all files are closed all the same. [`Error::Closed`] for a log that was abandoned. [`Error::Fenced`] after a failed write or flush: nothing is
@@ -448,18 +463,35 @@ impl Log {
                 return Ok(());
             }
             writer.observer = None;
-            if self.inner.fenced.load(Ordering::Acquire) {
+            if self.inner.fence.is_set() {
                 // What the files hold is not what this value knows: only recovery makes them agree, so nothing is written.
                 for segment in self.inner.segments().as_slice() {
                     segment.abandon();
                 }
                 *self.inner.lock.lock() = None;
-                return Err(Error::Fenced { dir: self.inner.dir.clone() });
+                let fenced = self.inner.fenced();
+                self.inner.settle_failed(&fenced);
+                return Err(fenced);
             }
             let mut first = self.inner.take_snapshot(writer, true);
             for segment in self.inner.segments().as_slice() {
                 let closed = segment.close().map_err(|e| self.inner.wrap(e));
                 first = first.and(closed);
+            }
+            first = first.and_then(|()| self.inner.sync_new_names());
+            match &first {
+                Ok(()) => {
+                    let end = self.inner.log_end();
+                    let mut marks = self.inner.marks.write();
+                    let begun = *marks;
+                    marks.flushed(end, &begun);
+                    drop(marks);
+                    self.inner.settle_durable();
+                }
+                Err(error) => {
+                    self.inner.fence.set(error);
+                    self.inner.settle_failed(error);
+                }
             }
             *self.inner.lock.lock() = None;
             first
@@ -480,6 +512,7 @@ impl Log {
         for segment in self.inner.segments().as_slice() {
             segment.abandon();
         }
+        self.inner.settle_failed(&"the log was abandoned");
         *self.inner.lock.lock() = None;
     }
 }

@@ -43,8 +43,10 @@ pub(crate) struct Marks {
     pub(crate) high_watermark: Mark,
     /// First offset of a transaction that is not decided, or whose decision is not committed.
     pub(crate) first_unstable: Option<Mark>,
-    /// First offset not known to be durable.
+    /// First offset not known to be durable, or the log start offset where that is higher.
     pub(crate) recovery_point: Offset,
+    /// All records below are durable, those that were deleted since included: what recovery may walk over.
+    pub(crate) durable: Offset,
     /// The count of replacements that the places belong to, as the segment list has it.
     pub(crate) swaps: u64,
     /// Counts truncations.
@@ -80,6 +82,7 @@ impl Marks {
     pub(crate) fn set_log_end(&mut self, offset: Offset, place: Place) {
         self.log_end = Mark { offset, place: Some(place) };
         self.recovery_point = self.recovery_point.min(offset);
+        self.durable = self.durable.min(offset);
     }
 
     /// Sets the log end where a truncation has dropped what lay at or above `from`.
@@ -96,6 +99,7 @@ impl Marks {
             return false;
         }
         self.recovery_point = self.recovery_point.max(end);
+        self.durable = self.durable.max(end);
         true
     }
 
@@ -142,6 +146,7 @@ mod tests {
             high_watermark: Mark::at(Offset::new(high_watermark)),
             first_unstable: None,
             recovery_point: Offset::ZERO,
+            durable: Offset::ZERO,
             swaps: 0,
             truncations: 0,
             dropped_from: None,
@@ -173,5 +178,20 @@ mod tests {
         marks.recovery_point = Offset::new(9);
         marks.set_log_end(Offset::new(4), Place { segment: Offset::ZERO, position: 40 });
         assert_eq!(marks.recovery_point.get(), 4);
+    }
+
+    #[test]
+    fn a_flush_that_a_truncation_overtook_says_nothing() {
+        let mut marks = marks(0, 0, 10);
+        let begun = marks;
+        assert!(marks.flushed(Offset::new(6), &begun));
+        let place = |position| Place { segment: Offset::ZERO, position };
+        marks.truncate(Offset::new(4), Offset::new(4), place(40));
+        marks.set_log_end(Offset::new(20), place(200));
+        assert!(!marks.flushed(Offset::new(10), &begun));
+        assert_eq!((marks.recovery_point.get(), marks.durable.get()), (4, 4));
+        let begun = marks;
+        assert!(marks.flushed(Offset::new(10), &begun));
+        assert_eq!((marks.recovery_point.get(), marks.durable.get()), (10, 10));
     }
 }

@@ -21,7 +21,9 @@ use crate::cleaning::{SwapList, parse_list_name};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
 use crate::doubts::{Doubt, Doubts};
+use crate::durability::Committer;
 use crate::error::{Error, Result};
+use crate::fence::Fence;
 use crate::health::Health;
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
 use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
@@ -30,7 +32,7 @@ use crate::observer::Observer;
 use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, aborted_entry, no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, AtomicI64, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
 use crate::topic::{DirKind, parse_dir_name};
 use crate::trouble::Troubles;
 
@@ -235,6 +237,7 @@ impl Log {
                 high_watermark: zero,
                 first_unstable: None,
                 recovery_point: options.recovery_point,
+                durable: options.recovery_point,
                 swaps: 0,
                 truncations: 0,
                 dropped_from: None,
@@ -246,13 +249,16 @@ impl Log {
                 cuts: 0,
                 observer: None,
             }),
+            fence: Fence::default(),
             last_flush_ms: AtomicI64::new(0),
-            fenced: AtomicBool::new(false),
+            committer: Committer::new(),
             closed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             verify_transactions: AtomicBool::new(options.verify_transactions),
             epoch_file: Mutex::new(()),
-            new_files: AtomicBool::new(true),
+            // Whoever had it open before may have left names that are not durable.
+            names_made: AtomicU64::new(1),
+            names_synced: AtomicU64::new(0),
             health,
             lock: Mutex::new(lock),
         });
@@ -531,6 +537,7 @@ impl Loading<'_> {
             marks.log_end = Mark { offset: log_end, place: Some(place) };
             marks.high_watermark = Mark::at(log_start);
             marks.recovery_point = recovery_point.max(log_start).min(log_end.max(log_start));
+            marks.durable = recovery_point;
         }
         let bases: BTreeSet<Offset> = log.segments().as_slice().iter().map(|s| s.base_offset()).collect();
         writer.producers = log.list_producers()?;

@@ -11,6 +11,7 @@ use tracing::info;
 use crate::error::{Error, Result};
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
+use crate::segments::Segments;
 use crate::sync::Ordering;
 
 impl Log {
@@ -45,7 +46,8 @@ impl Log {
     /// Makes everything below the log end offset durable, and moves the recovery point there. With `force_active` an
     /// empty active segment is flushed too, as at an orderly stop.
     ///
-    /// Appends go on meanwhile; what they add is not covered.
+    /// Appends go on meanwhile; what they add is not covered. Whoever flushes or waits for records to be durable at the same
+    /// time is served by the same syncs.
     ///
     /// # Errors
     /// [`Error::Segment`] where a sync fails: the log takes no more appends until it is opened again, and the recovery
@@ -54,7 +56,12 @@ impl Log {
     /// Source: Kafka `UnifiedLog.flush`.
     pub fn flush(&self, force_active: bool) -> Result<()> {
         let log_end = self.log_end_offset();
-        self.inner.flush_to(log_end, force_active)
+        if force_active {
+            let flushed = self.inner.flush_to(log_end, true);
+            self.inner.settle_durable();
+            return flushed;
+        }
+        self.inner.flush_for(log_end)
     }
 }
 
@@ -105,6 +112,11 @@ impl Inner {
         let snapshot = self.dir.join(file_name(base, FileKind::Snapshot, Suffix::None));
         deferred.push("flush-log", 0, move || {
             let Some(log) = log.upgrade() else { return };
+            // A log that is closed is flushed, or its partition is gone.
+            let closed = || log.closed.load(Ordering::Acquire);
+            if closed() {
+                return;
+            }
             // A snapshot that is not durable keeps the recovery point where it is.
             let names = log.backend.names();
             let synced = match names.stat(&snapshot) {
@@ -113,20 +125,35 @@ impl Inner {
             };
             // A flush that fails also fences the log, and the next append or flush says so.
             let flushed = synced.map_err(Error::from).and_then(|()| log.flush_to(base, false));
-            log.troubles.note("flush-log", flushed);
+            log.settle_durable();
+            if !(closed()
+                && matches!(flushed, Err(Error::Segment { source: kseg_segment::Error::Closed { .. }, .. })))
+            {
+                log.troubles.note("flush-log", flushed);
+            }
         });
         Ok(base)
     }
 
-    /// Flushes what lies below `end` (with `inclusive`, also a segment that begins there), then moves the recovery
-    /// point. Holds no lock across I/O.
+    /// Makes durable what lies below `end` (with `inclusive`, also a segment that begins there), then moves the recovery
+    /// point. Holds no lock across I/O; tells nobody who waits.
     pub(crate) fn flush_to(&self, end: Offset, inclusive: bool) -> Result<()> {
         self.check_health()?;
-        self.noted(self.flush_under_lock(end, inclusive))
+        if self.closed.load(Ordering::Acquire) {
+            // One that is being closed in an orderly way is durable at the end of that.
+            drop(self.writer.lock());
+        }
+        let flushed = self.noted(self.flush_once(end, inclusive));
+        // Pairs with the store of `close`, which lets go of files that are still to be looked at here.
+        if flushed.is_err() && self.closed.load(Ordering::Acquire) {
+            drop(self.writer.lock());
+            return if self.marks.read().durable >= end { Ok(()) } else { flushed };
+        }
+        flushed
     }
 
-    /// As [`flush_to`](Self::flush_to), for a caller that holds the log's mutex and notes errors.
-    pub(crate) fn flush_under_lock(&self, end: Offset, inclusive: bool) -> Result<()> {
+    /// One round of syncs; moves no mark where a truncation came in between.
+    fn flush_once(&self, end: Offset, inclusive: bool) -> Result<()> {
         // The marks come first: a truncation that is not in them shows when the sync is done.
         let begun = self.marks();
         let active = self.segments().active().map_or(Offset::ZERO, |s| s.base_offset());
@@ -140,42 +167,61 @@ impl Inner {
 
     /// Returns whether there was anything to flush.
     fn sync_up_to(&self, end: Offset, inclusive: bool) -> Result<bool> {
-        if self.closed.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire) {
-            // An orderly close has made all durable; or the partition has moved, and this is its old place.
-            return Ok(false);
-        }
         let flush_end = if inclusive { end.next() } else { end };
-        let recovery_point = self.marks().recovery_point;
-        if flush_end <= recovery_point {
+        let durable = self.marks().durable;
+        if flush_end <= durable {
             return Ok(false);
         }
-        if self.fenced.load(Ordering::Acquire) {
-            return Err(Error::Fenced { dir: self.dir.clone() });
+        if self.fence.is_set() {
+            return Err(self.fenced());
+        }
+        if self.closed.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire) {
+            // The partition has moved, and this is its old place.
+            return Ok(false);
         }
         let segments = self.segments();
-        let mut new = self.new_files.swap(false, Ordering::AcqRel);
+        self.sync_segments(&segments, durable, flush_end)?;
+        self.sync_new_names()?;
+        Ok(true)
+    }
+
+    /// Flushes the segments of a list that may hold offsets of `[from, to)`.
+    fn sync_segments(&self, segments: &Segments, from: Offset, to: Offset) -> Result<()> {
         let active = segments.active().map(|s| s.base_offset());
-        for segment in segments.range(recovery_point, flush_end)? {
+        for segment in segments.range(from, to)? {
             let sealed = active != Some(segment.base_offset());
             let begin = Instant::now();
-            self.fence_on(segment.flush(sealed).map_err(|e| self.wrap(e)))?;
+            let flushed = self.fence_on(segment.flush(sealed).map_err(|e| self.wrap(e)));
+            // One that has left the log meanwhile need not be durable, and its files may be gone.
+            let left = || !self.segments().as_slice().iter().any(|s| Arc::ptr_eq(s, segment));
+            if flushed.is_err() && !self.fence.is_set() && left() {
+                continue;
+            }
+            flushed?;
             if let Some(health) = &self.health {
                 health.meters.flushed(begin.elapsed());
             }
-            new |= segment.base_offset() >= recovery_point;
         }
-        if new {
-            let synced = match self.backend.names().sync_dir(&self.dir) {
-                // It has been renamed or removed, and the log in it is about to go.
-                Err(e) if e.verdict() == Verdict::Absent => Ok(()),
-                synced => synced.map_err(Error::from),
-            };
-            if synced.is_err() {
-                self.new_files.store(true, Ordering::Release);
-            }
-            self.fence_on(synced)?;
+        Ok(())
+    }
+
+    /// Makes durable the names of segments that were made since this was done last.
+    pub(crate) fn sync_new_names(&self) -> Result<()> {
+        // Pairs with the additions: what was counted has its name.
+        let made = self.names_made.load(Ordering::Acquire);
+        if self.names_synced.load(Ordering::Acquire) >= made {
+            return Ok(());
         }
-        Ok(true)
+        let synced = match self.backend.names().sync_dir(&self.dir) {
+            // It has been renamed or removed, and the log in it is about to go.
+            Err(e) if e.verdict() == Verdict::Absent => Ok(()),
+            synced => synced.map_err(Error::from),
+        };
+        if synced.is_ok() {
+            // Two may do this at a time, and the one that counted less may be the later one. Pairs with the load above.
+            self.names_synced.fetch_max(made, Ordering::Release);
+        }
+        self.fence_on(synced)
     }
 }
 

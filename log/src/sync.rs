@@ -7,7 +7,24 @@ mod imp {
     pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
     pub(crate) type AtomicUsize = std::sync::atomic::AtomicUsize;
     pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
+    pub(crate) type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
     pub(crate) type RwLock<T> = parking_lot::RwLock<T>;
+    pub(crate) type Thread = std::thread::Thread;
+
+    /// The calling thread.
+    pub(crate) fn current() -> Thread {
+        std::thread::current()
+    }
+
+    /// Holds the calling thread until it is unparked, or for no reason at all not that long.
+    pub(crate) fn park() {
+        std::thread::park();
+    }
+
+    /// Lets others run.
+    pub(crate) fn yield_now() {
+        std::thread::yield_now();
+    }
 }
 
 #[cfg(loom)]
@@ -17,8 +34,32 @@ mod imp {
     pub(crate) type AtomicU64 = loom::sync::atomic::AtomicU64;
     pub(crate) type AtomicUsize = loom::sync::atomic::AtomicUsize;
 
+    pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+    pub(crate) type Thread = loom::thread::Thread;
+
+    /// The calling thread.
+    pub(crate) fn current() -> Thread {
+        loom::thread::current()
+    }
+
+    /// Holds the calling thread until it is unparked, or for no reason at all not that long.
+    pub(crate) fn park() {
+        loom::thread::park();
+    }
+
+    /// Lets others run.
+    pub(crate) fn yield_now() {
+        loom::thread::yield_now();
+    }
+
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Mutex::new(T::default())
+        }
+    }
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
@@ -51,7 +92,10 @@ mod imp {
 /// The channel that feeds the scheduler's thread. Models drive background work by hand and start no such thread, so it is
 /// the same in both halves.
 pub(crate) use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
-pub(crate) use imp::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, RwLock};
+pub(crate) use imp::{
+    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, MutexGuard, RwLock, Thread, current, park,
+    yield_now,
+};
 pub(crate) use std::sync::atomic::Ordering;
 /// A thread that runs background work; models drive that work by hand instead.
 pub(crate) type JoinHandle = std::thread::JoinHandle<()>;

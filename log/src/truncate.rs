@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::leader_epoch::FileWrite;
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::{Mark, Place};
-use crate::sync::Ordering;
 
 impl Log {
     /// Drops every batch that holds or lies above `offset`: the log ends at `offset` then. Returns whether anything was
@@ -59,8 +58,8 @@ impl Log {
 impl Inner {
     /// A truncation that failed half way leaves a log that only opening it again can make whole: it takes no change.
     pub(crate) fn whole<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_err() {
-            self.fenced.store(true, Ordering::Release);
+        if let Err(error) = &result {
+            self.fence.set(error);
         }
         result
     }
@@ -97,6 +96,7 @@ impl Inner {
         let kept = Arc::new(segments.without(|s| s.base_offset() > offset));
         *self.segments.write() = kept;
         let active = self.active()?;
+        self.settle_cut(offset);
         {
             // Readers stop at the new end before bytes go; its position is known only when they have gone.
             let mut marks = self.marks.write();
@@ -142,6 +142,7 @@ impl Inner {
         log_start: Option<Offset>,
     ) -> Result<()> {
         writer.cuts += 1;
+        self.settle_cut(Offset::ZERO);
         let segments = self.segments();
         let all = segments.as_slice().to_vec();
         // A segment with the new base has to give up its file names first.

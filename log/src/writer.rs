@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp, TimestampType};
 
-use crate::append::AppendInfo;
+use crate::append::{AppendInfo, Appended};
+use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::producer_state::TransactionRequest;
 
 /// How a [`BatchWriter`] makes batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +162,28 @@ impl BatchWriter {
         }
     }
 
-    /// Sends what has been taken. On return it can be read; it is durable after [`Log::flush`].
+    /// Sends what has been taken. On return it can be read; it is durable after [`Log::flush`], or see
+    /// [`flush_durable`](Self::flush_durable).
     ///
     /// # Errors
     /// As [`Log::append_as_leader`]; the records of the batch are not in the log then, and have been dropped.
     pub fn flush(&mut self) -> Result<Option<AppendInfo>> {
+        let sent = self.send(false)?.map(Appended::finish);
+        sent.transpose()
+    }
+
+    /// Sends what has been taken, and asks for its durability; `None` where nothing was waiting. The handle is for all that
+    /// is in the log by then: waiting for the last of several tells of them all.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush); those of making it durable go to the handle.
+    pub fn flush_durable(&mut self) -> Result<Option<(AppendInfo, Durability)>> {
+        let log = Arc::clone(&self.log);
+        let sent = self.send(true)?.map(|appended| appended.finish_durable(&log.inner));
+        sent.transpose()
+    }
+
+    fn send(&mut self, durable: bool) -> Result<Option<Appended>> {
         self.since_ms = None;
         let seen = std::mem::replace(&mut self.seen, Seen::NOTHING);
         let encoded = self.builder.finish(&mut self.buffer).map_err(|e| Error::InvalidArgument {
@@ -176,9 +195,11 @@ impl BatchWriter {
         let batch = self.buffer.split();
         let leader_epoch = self.options.leader_epoch;
         let appended = if self.needs_no_look(seen) {
-            self.log.append_built(batch, leader_epoch)
+            self.log.append_built(batch, leader_epoch, durable)
         } else {
-            self.log.append_as_leader(batch, leader_epoch, Origin::Client)
+            let size = batch.len();
+            let request = TransactionRequest::default();
+            self.log.inner.metered(size, self.log.lead(batch, leader_epoch, Origin::Client, request, durable))
         };
         appended.map(Some)
     }

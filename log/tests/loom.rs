@@ -1,22 +1,35 @@
 //! Models of a log with readers beside its writer. Run with `cargo xtask loom kseg-log`.
 #![cfg(loom)]
 
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::{Bytes, BytesMut};
 use kseg_format::{BatchOptions, Batches, LeaderEpoch, Offset, RecordBatchBuilder, Timestamp};
-use kseg_log::{Isolation, Log, LogConfig, ManualClock, ManualScheduler, OpenOptions};
+use kseg_io_backends::{Backend, Call, Fault, Faulty, Moment, Watched};
+use kseg_log::{Durability, Isolation, Log, LogConfig, ManualClock, ManualScheduler, OpenOptions};
 use loom::thread;
 
 fn log() -> Arc<Log> {
+    log_on(memory())
+}
+
+fn memory() -> Arc<dyn Backend> {
+    kseg_io_backends::open("memory").expect("memory is always there")
+}
+
+fn log_on(backend: Arc<dyn Backend>) -> Arc<Log> {
     let clock = Arc::new(ManualClock::new(1));
     let options = OpenOptions {
         config: LogConfig::from_pairs([("segment.index.bytes", "48"), ("index.interval.bytes", "0")])
             .expect("valid"),
         clock: clock.clone(),
         scheduler: ManualScheduler::new(clock),
-        ..OpenOptions::new(kseg_io_backends::open("memory").expect("memory is always there"))
+        ..OpenOptions::new(backend)
     };
     Arc::new(Log::open(Path::new("/t-0"), options).expect("a log"))
 }
@@ -35,6 +48,10 @@ fn batch(base: i64) -> Bytes {
 
 fn append(log: &Log, base: i64) {
     log.append_as_follower(batch(base), LeaderEpoch::new(0)).expect("an append");
+}
+
+fn append_durable(log: &Log, base: i64) -> Durability {
+    log.append_as_follower_durable(batch(base), LeaderEpoch::new(0)).expect("an append").1
 }
 
 /// Base offsets of the batches of a read.
@@ -127,5 +144,126 @@ fn high_watermark_is_seen_with_what_lies_below_it() {
         append(&log, 0);
         log.update_high_watermark(Offset::new(1));
         reader.join().expect("no panic");
+    });
+}
+
+/// Which writes of `.log` files a sync that began after them has ended for.
+#[derive(Default)]
+struct Syncs {
+    written: AtomicU64,
+    covered: AtomicU64,
+    synced: AtomicU64,
+}
+
+/// A log that counts, and the count. What is counted is no part of the model: the calls tell it in their order.
+fn counting() -> (Arc<Log>, Arc<Syncs>) {
+    let syncs = Arc::new(Syncs::default());
+    let count = syncs.clone();
+    let watched = Watched::new(memory(), move |moment, call, path| {
+        if path.extension().is_none_or(|role| role != "log") {
+            return;
+        }
+        match (moment, call) {
+            (Moment::Done, Call::Write) => drop(count.written.fetch_add(1, Relaxed)),
+            (Moment::Before, Call::Flush) => count.covered.store(count.written.load(Relaxed), Relaxed),
+            (Moment::Done, Call::Flush) => drop(count.synced.fetch_max(count.covered.load(Relaxed), Relaxed)),
+            _ => (),
+        }
+    });
+    (log_on(Arc::new(watched)), syncs)
+}
+
+#[test]
+fn nothing_is_acknowledged_before_its_sync() {
+    model(|| {
+        let (log, syncs) = counting();
+        let first = append_durable(&log, 0);
+        let other = thread::spawn({
+            let (log, syncs) = (log.clone(), syncs.clone());
+            move || {
+                first.wait().expect("durable");
+                assert!(syncs.synced.load(Relaxed) >= 1);
+                assert!(log.recovery_point().get() >= 1);
+            }
+        });
+        append_durable(&log, 1).wait().expect("durable");
+        assert_eq!(syncs.synced.load(Relaxed), 2);
+        other.join().expect("no panic");
+        assert_eq!(log.recovery_point().get(), 2);
+    });
+}
+
+/// A waker that a thread can wait for.
+#[derive(Default)]
+struct Bell {
+    rung: loom::sync::Mutex<bool>,
+    changed: loom::sync::Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().expect("not poisoned") = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Awaits a handle; one that nobody wakes is a deadlock, which loom finds.
+fn block_on(mut handle: Durability) -> kseg_log::Result<()> {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(answer) = Pin::new(&mut handle).poll(&mut context) {
+            return answer;
+        }
+        let mut rung = bell.rung.lock().expect("not poisoned");
+        while !std::mem::take(&mut *rung) {
+            rung = bell.changed.wait(rung).expect("not poisoned");
+        }
+    }
+}
+
+#[test]
+fn everybody_who_waits_or_awaits_is_woken() {
+    model(|| {
+        let log = log();
+        let (awaited, waited) = (append_durable(&log, 0), append_durable(&log, 1));
+        let other = thread::spawn(move || block_on(awaited).expect("durable"));
+        waited.wait().expect("durable");
+        other.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_fence_reaches_everybody() {
+    model(|| {
+        let faulty = Arc::new(Faulty::new(memory()));
+        let log = log_on(faulty.clone());
+        let handles = [append_durable(&log, 0), append_durable(&log, 1)];
+        faulty.inject(Fault::on(Call::Flush).role("log"));
+        let [awaited, waited] = handles;
+        let other = thread::spawn(move || block_on(awaited).expect_err("it is not durable"));
+        waited.wait().expect_err("it is not durable");
+        other.join().expect("no panic");
+        assert_eq!((faulty.fired(), log.recovery_point().get()), (1, 0));
+        assert!(log.flush(false).is_err());
+    });
+}
+
+#[test]
+fn a_truncation_answers_whoever_waits_for_what_it_cuts() {
+    model(|| {
+        let log = log();
+        append(&log, 0);
+        let cut = append_durable(&log, 1);
+        let other = thread::spawn(move || cut.wait());
+        log.truncate_to(Offset::new(1)).expect("cut");
+        let again = append_durable(&log, 1);
+        // Either answer, but not that of the batch that has taken its place, which is not asked for yet.
+        let told = other.join().expect("no panic");
+        if told.is_err() {
+            again.wait().expect("durable");
+            assert_eq!(log.recovery_point().get(), 2);
+        }
     });
 }

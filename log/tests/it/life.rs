@@ -81,6 +81,27 @@ impl Owed {
         Ok(())
     }
 
+    /// As [`append`](Self::append), and waits until it is durable; with it all that came before.
+    fn append_durable(&mut self, log: &Log, count: usize, tag: i64) -> Result<()> {
+        self.append(log, count, tag)?;
+        // Of the log end, so that what the call before has done cannot be told of another batch.
+        log.durability()?.wait()?;
+        self.durable = self.live.clone();
+        Ok(())
+    }
+
+    /// Appends two batches, with a roll between the second one and the wait for the first.
+    fn append_durable_over_a_roll(&mut self, log: &Log, tag: i64) -> Result<()> {
+        self.append(log, 1, tag)?;
+        let handle = log.durability()?;
+        let promised = self.live.clone();
+        log.roll(None)?;
+        self.append(log, 1, tag)?;
+        handle.wait()?;
+        self.durable = promised;
+        Ok(())
+    }
+
     fn flush(&mut self, log: &Log) -> Result<()> {
         log.flush(true)?;
         self.durable = self.live.clone();
@@ -138,6 +159,8 @@ fn life(bench: &Bench, owed: &mut Owed) -> Result<()> {
         owed.append(&log, 2, n)?;
     }
     owed.flush(&log)?;
+    owed.append_durable(&log, 1, 50)?;
+    owed.append_durable_over_a_roll(&log, 51)?;
     owed.append(&log, 2, 19)?;
     bench.scheduler.advance(60_000);
     stop(dir)?;
@@ -153,7 +176,7 @@ fn life(bench: &Bench, owed: &mut Owed) -> Result<()> {
     for n in 40..43 {
         owed.append(&log, 1, n)?;
     }
-    owed.flush(&log)?;
+    owed.append_durable(&log, 2, 52)?;
     owed.append(&log, 5, 43)?;
     stop(dir)?;
     Ok(())

@@ -1,16 +1,20 @@
 //! Behaviour of a log, one module a behaviour.
 
 mod append;
+mod beside;
 mod closing;
 mod dir;
 mod directories;
+mod durability;
 mod edges;
+mod engines;
 mod faults;
 mod life;
 mod load;
 mod manager;
 mod messages;
 mod order;
+mod places;
 mod producers;
 mod read;
 mod recover;

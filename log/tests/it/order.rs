@@ -276,7 +276,7 @@ fn a_flush_beside_a_truncation_vouches_for_nothing_that_was_written_behind_it() 
         lead(&log, 1, n, 100);
     }
     let ended = gate.beside(
-        || log.flush(false).expect("flushed"),
+        || log.flush(true).expect("flushed"),
         || {
             log.truncate_to(Offset::new(5)).expect("truncated");
             for n in 0..10 {

@@ -1,6 +1,6 @@
 //! Logs and batches for tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -20,6 +20,8 @@ pub(crate) struct Bench {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) scheduler: Arc<ManualScheduler>,
     pub(crate) config: LogConfig,
+    /// The log's directory.
+    pub(crate) dir: PathBuf,
 }
 
 impl Bench {
@@ -30,7 +32,12 @@ impl Bench {
     pub(crate) fn on(backend: Arc<dyn Backend>, pairs: &[(&str, &str)]) -> Bench {
         let clock = Arc::new(ManualClock::new(10_000_000));
         let scheduler = ManualScheduler::new(clock.clone());
-        Bench { backend, clock, scheduler, config: config(pairs) }
+        Bench { backend, clock, scheduler, config: config(pairs), dir: DIR.into() }
+    }
+
+    /// With the log in a directory of a file system, below `above`.
+    pub(crate) fn below(above: &Path, backend: Arc<dyn Backend>, pairs: &[(&str, &str)]) -> Bench {
+        Bench { dir: above.join("t-0"), ..Bench::on(backend, pairs) }
     }
 
     pub(crate) fn options(&self) -> OpenOptions {
@@ -43,14 +50,14 @@ impl Bench {
     }
 
     pub(crate) fn open(&self) -> Log {
-        Log::open(Path::new(DIR), self.options()).expect("a log")
+        Log::open(&self.dir, self.options()).expect("a log")
     }
 
     /// Opens it after a crash, with this recovery point.
     pub(crate) fn open_unclean(&self, recovery_point: i64) -> Log {
         let options =
             OpenOptions { clean: false, recovery_point: Offset::new(recovery_point), ..self.options() };
-        Log::open(Path::new(DIR), options).expect("a log")
+        Log::open(&self.dir, options).expect("a log")
     }
 
     /// Opens it after a crash, with the recovery point and log start of a checkpoint.
@@ -61,12 +68,12 @@ impl Bench {
             log_start_offset: Offset::new(log_start),
             ..self.options()
         };
-        Log::open(Path::new(DIR), options).expect("a log")
+        Log::open(&self.dir, options).expect("a log")
     }
 
     /// Names and sizes of the files in the log's directory.
     pub(crate) fn files(&self) -> Vec<(String, u64)> {
-        let entries = self.backend.names().list(Path::new(DIR)).expect("list");
+        let entries = self.backend.names().list(&self.dir).expect("list");
         entries.into_iter().map(|e| (e.name.to_string_lossy().into_owned(), e.len)).collect()
     }
 
@@ -322,17 +329,17 @@ pub(crate) fn aborted(log: &Log) -> Vec<(i64, i64, i64, i64)> {
 
 /// Replaces a file of the log's folder.
 pub(crate) fn overwrite(bench: &Bench, name: &str, bytes: &[u8]) {
-    let path = Path::new(DIR).join(name);
+    let path = bench.dir.join(name);
     bench.backend.names().remove(&path).expect("removed");
     bench.backend.names().write(&path, bytes, true).expect("written");
 }
 
 pub(crate) fn remove(bench: &Bench, name: &str) {
-    assert!(bench.backend.names().remove(&Path::new(DIR).join(name)).expect("removed"), "{name}");
+    assert!(bench.backend.names().remove(&bench.dir.join(name)).expect("removed"), "{name}");
 }
 
 pub(crate) fn contents(bench: &Bench, name: &str) -> Vec<u8> {
-    bench.backend.names().read(&Path::new(DIR).join(name), 1 << 30).expect("read").expect("a file")
+    bench.backend.names().read(&bench.dir.join(name), 1 << 30).expect("read").expect("a file")
 }
 
 pub(crate) fn name(offset: i64, ending: &str) -> String {
