@@ -330,13 +330,15 @@ impl Inner {
         *self.segments.write() = list;
         self.marks.write().forget_places(&gone, swaps);
         writer.producers.forget_positions(&gone);
-        // The swap is done; what fails from here on leaves files that nobody reads.
+        // The swap is done. A list that stayed would be read when the log is opened, and what began at an old base by then
+        // would go: such a log takes no change.
         if let Some(first) = new.first() {
-            self.troubles.note("delete-file", names.remove(&self.list_path(first.base, Suffix::Swap)));
+            names.remove(&self.list_path(first.base, Suffix::Swap))?;
         }
         // The next flush makes it durable that the list is gone, before anything that a second reading of it could undo.
         self.names_made.fetch_add(1, Ordering::Release);
         let lost: Vec<Offset> = gone.into_iter().filter(|base| new.iter().all(|n| n.base != *base)).collect();
+        // What fails here leaves files that nobody reads.
         let deleted = self.delete_snapshots_later(writer, &lost, deferred);
         self.troubles.note("delete-producer-snapshot", deleted);
         Ok(())

@@ -387,3 +387,27 @@ fn cleaner_edge_97_and_98_and_163_files_of_swaps_that_did_not_happen_do_no_harm(
     assert_eq!(log.remove_unfinished_replacements().expect("removed"), 1);
     assert_eq!(leftovers(&bench), Vec::<String>::new());
 }
+
+#[test]
+fn a_list_that_cannot_be_removed_does_no_harm_to_a_segment_of_an_old_base() {
+    let faulty = Arc::new(Faulty::new(open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let log = filled(&bench);
+    faulty.inject(Fault::on(Call::Remove).role("swap").always());
+    swap(&log).expect_err("the list is there");
+    faulty.clear();
+    assert_eq!(there(&log), AFTER);
+    // A segment that begins where an old one did would go with the next opening.
+    assert!(matches!(log.truncate_to(Offset::new(6)), Err(Error::Fenced { .. })));
+    log.abandon();
+    let log = bench.open_unclean(0);
+    log.update_high_watermark(log.log_end_offset());
+    assert_eq!((there(&log), leftovers(&bench)), (AFTER.to_vec(), Vec::new()));
+    log.truncate_to(Offset::new(6)).expect("a truncation");
+    log.roll(None).expect("a roll");
+    lead(&log, 1, 5000, 100);
+    log.abandon();
+    let log = bench.open_unclean(0);
+    log.update_high_watermark(log.log_end_offset());
+    assert_eq!((there(&log), bases(&log)), (vec![0, 2, 4, 6], vec![0, 6]));
+}
