@@ -765,3 +765,20 @@ fn a_copy_that_a_stop_left_behind_is_cut_to_where_the_epochs_part() {
     assert_eq!(moved.dir(), Path::new("/disk1/t-0"));
     assert!(content(&moved) == expected);
 }
+
+#[test]
+fn a_move_takes_batches_of_which_the_epoch_file_does_not_know() {
+    let bench = Bench::new(&[]);
+    let two = manager(&bench, 2);
+    let log = two.get_or_create(&p(0)).expect("a log");
+    let append = log.append_as_leader(batch(3, 1, 200), LeaderEpoch::new(5), Origin::Client);
+    append.expect("an append");
+    drop(log);
+    two.shutdown();
+    let path = Path::new("/disk0/t-0/leader-epoch-checkpoint");
+    bench.backend.names().write(path, b"0\n1\n1 0\n", true).expect("an old one");
+    let two = manager(&bench, 2);
+    assert_eq!(two.move_step(&p(0), Path::new("/disk1"), 1000).expect("a step"), 0);
+    let moved = two.get(&p(0)).expect("open").expect("a log");
+    assert_eq!((moved.log_end_offset().get(), moved.latest_epoch()), (3, Some(LeaderEpoch::new(5))));
+}
