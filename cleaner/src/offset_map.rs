@@ -72,6 +72,11 @@ impl OffsetMap {
         OffsetMap { slots: vec![EMPTY; budget / SLOT_BYTES], len: 0, latest: None, seed }
     }
 
+    /// Whether the system gives the memory of a map of this budget: [`new`](Self::new) would panic or end the process.
+    pub(crate) fn fits(budget: usize) -> bool {
+        Vec::<Slot>::new().try_reserve_exact(budget / SLOT_BYTES).is_ok()
+    }
+
     /// How many keys there is room for.
     pub fn slots(&self) -> usize {
         self.slots.len()

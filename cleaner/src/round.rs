@@ -109,6 +109,10 @@ impl Cleaner {
     /// [`Error::Config`].
     pub fn new(options: CleanerOptions) -> Result<Cleaner> {
         options.validate()?;
+        if !OffsetMap::fits(options.map_bytes) {
+            let expected = "no more than the memory that can be had".to_owned();
+            return Err(Error::Config { name: "map_bytes", expected, found: options.map_bytes.to_string() });
+        }
         Ok(Cleaner {
             map: OffsetMap::new(options.map_bytes),
             usable: options.usable_slots(),

@@ -337,3 +337,13 @@ fn cleaner_edge_85_and_89_batches_go_whole_and_may_grow() {
     bed.clean();
     assert!(bed.bytes()[0].len() > before);
 }
+
+#[test]
+fn a_map_beyond_the_memory_that_can_be_had_is_refused() {
+    for bytes in [usize::MAX, isize::MAX as usize, 1 << 60] {
+        let mut options = CleanerOptions::default();
+        options.map_bytes = bytes;
+        let refused = Cleaner::new(options).expect_err("refused");
+        assert!(refused.to_string().contains("map_bytes: expected no more than"), "{refused}");
+    }
+}
