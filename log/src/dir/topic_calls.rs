@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kseg_format::{TopicPartition, Uuid};
+use kseg_io_backends::Kind;
 use tracing::warn;
 
 use super::{DirInner, LogDir};
 use crate::config::LogConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::topics::{Topic, TopicProblem, Topics, new_id, problem};
 
 impl LogDir {
@@ -15,7 +16,7 @@ impl LogDir {
     /// leaves them.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io); [`Error::SmallFile`](crate::Error::SmallFile) for a malformed `partition.metadata`.
+    /// [`Error::Io`]; [`Error::SmallFile`] for a malformed `partition.metadata`.
     pub fn topics(&self) -> Result<BTreeMap<String, Topic>> {
         let mut topics = self.inner.topics.lock().0.clone();
         for partition in self.partitions()? {
@@ -29,7 +30,7 @@ impl LogDir {
     /// The configuration of a topic's logs: its own over the directory's.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) where they do not go together.
+    /// [`Error::Config`] where they do not go together.
     pub fn config_of(&self, topic: &str) -> Result<LogConfig> {
         self.inner.topics.lock().log_config(topic, &self.inner.options.config)
     }
@@ -37,10 +38,10 @@ impl LogDir {
     /// Makes a topic with `partitions` partitions, and their folders. Durable on return.
     ///
     /// # Errors
-    /// [`Error::TopicName`](crate::Error::TopicName); [`Error::Topic`](crate::Error::Topic) where there is one, its name
-    /// collides with another's, or the number is below 1; [`Error::Config`](crate::Error::Config): nothing was changed.
-    /// [`Error::Io`](crate::Error::Io): the topic is there where its entry could be written, and its folders are made when
-    /// their logs are asked for.
+    /// [`Error::TopicName`]; [`Error::Topic`] where there is one, its name
+    /// collides with another's, or the number is below 1; [`Error::Config`]: nothing was changed.
+    /// [`Error::Io`], [`Error::NotADirectory`] where a file is in the place of a
+    /// folder: the topic is there where its entry could be written, and its folders are made when their logs are asked for.
     pub fn create_topic<'a>(
         &self,
         name: &str,
@@ -60,8 +61,8 @@ impl LogDir {
     /// A topic that has only folders gets an entry.
     ///
     /// # Errors
-    /// [`Error::Topic`](crate::Error::Topic) where there is none, or a key of `unset` has no value;
-    /// [`Error::Config`](crate::Error::Config); nothing was changed. [`Error::Io`](crate::Error::Io).
+    /// [`Error::Topic`] where there is none, or a key of `unset` has no value;
+    /// [`Error::Config`]; nothing was changed. [`Error::Io`].
     ///
     /// Source: Kafka `kafka-configs --alter`.
     pub fn alter_topic<'a>(
@@ -87,8 +88,8 @@ impl LogDir {
     /// Gives a topic more partitions, `partitions` in all, and makes their folders.
     ///
     /// # Errors
-    /// [`Error::Topic`](crate::Error::Topic) where there is none, or it has as many already.
-    /// [`Error::Io`](crate::Error::Io).
+    /// [`Error::Topic`] where there is none, or it has as many already.
+    /// [`Error::Io`].
     ///
     /// Source: Kafka `kafka-topics --alter --partitions`.
     pub fn add_partitions(&self, name: &str, partitions: i32) -> Result<Topic> {
@@ -110,7 +111,7 @@ impl LogDir {
     /// Deletes a topic: its entry at once, its partitions as [`delete`](Self::delete) does.
     ///
     /// # Errors
-    /// [`Error::Topic`](crate::Error::Topic) where there is none. [`Error::Io`](crate::Error::Io): partitions may be left,
+    /// [`Error::Topic`] where there is none. [`Error::Io`]: partitions may be left,
     /// which a second call deletes.
     pub fn delete_topic(&self, name: &str) -> Result<()> {
         let partitions: Vec<_> = self.partitions()?.into_iter().filter(|p| p.topic == name).collect();
@@ -177,10 +178,14 @@ impl DirInner {
         for partition in partitions {
             let partition = TopicPartition::new(topic, partition);
             self.in_turn(&partition, || {
-                if self.options.backend.names().stat(&self.folder(&partition))?.is_none() {
-                    self.noted(self.make_folder(&partition, Some(id)))?;
+                let path = self.folder(&partition);
+                match self.noted(self.options.backend.names().stat(&path).map_err(Error::from))? {
+                    None => self.noted(self.make_folder(&partition, Some(id))),
+                    Some(stat) if stat.kind != Kind::Dir => {
+                        Err(Error::NotADirectory { path, found: "a file" })
+                    }
+                    Some(_) => Ok(()),
                 }
-                Ok(())
             })?;
         }
         Ok(())

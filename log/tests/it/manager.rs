@@ -782,3 +782,15 @@ fn a_move_takes_batches_of_which_the_epoch_file_does_not_know() {
     let moved = two.get(&p(0)).expect("open").expect("a log");
     assert_eq!((moved.log_end_offset().get(), moved.latest_epoch()), (3, Some(LeaderEpoch::new(5))));
 }
+
+#[test]
+fn a_topic_whose_partition_has_a_file_in_its_place_is_told_of() {
+    let bench = Bench::new(&[]);
+    let dir = LogDir::open(Path::new("/disk0"), options(&bench)).expect("open");
+    bench.backend.names().write(Path::new("/disk0/t-1"), b"", true).expect("a file");
+    let error = refused(dir.create_topic("t", 3, []));
+    assert!(
+        matches!(&error, Error::NotADirectory { path, .. } if path == Path::new("/disk0/t-1")),
+        "{error}"
+    );
+}
