@@ -84,6 +84,9 @@ fn all(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             result: RowResult::Measured(outcome),
         };
         print!("{}", row.to_text(!arguments.tiny));
+        if !arguments.tiny {
+            print_over_kseg(&row);
+        }
         std::io::stdout().flush()?;
     }
     Ok(())
@@ -98,4 +101,17 @@ fn entrants(contest: &Contest) -> Result<Vec<Entrant>, BenchError> {
         work: Box::new(Timed::new(coder, contest.units, contest.bytes)),
     };
     Ok(coders.into_iter().enumerate().map(entrant).collect())
+}
+
+/// Prints each other crate's rate over kseg-format's with its interval, which the table has no room for.
+fn print_over_kseg(row: &Row) {
+    let RowResult::Measured(outcome) = &row.result else { return };
+    for measured in &outcome.entrants {
+        if let Some(ratio) = measured.to_first
+            && let Some(interval) = ratio.interval
+        {
+            let (low, high) = (interval.low, interval.high);
+            println!("    {} over kseg-format {:.3} [{low:.3}, {high:.3}]", measured.name, ratio.median);
+        }
+    }
 }
