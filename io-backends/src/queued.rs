@@ -436,7 +436,13 @@ impl Drop for QueuedAppender {
 fn begun_block(file: &dyn RawFile, align: &Align, len: u64) -> Result<Vec<u8>, IoError> {
     let size = len % u64::from(align.block.get());
     let mut begun = vec![0; size as usize];
-    let count = file.read_at(&mut begun, len - size)?;
+    let mut count = 0;
+    while count < begun.len() {
+        match file.read_at(&mut begun[count..], len - size + count as u64)? {
+            0 => break,
+            more => count += more,
+        }
+    }
     if count < begun.len() {
         let why = format!("the file ends before {len}");
         let error = IoError::because("read", file.path(), io::ErrorKind::UnexpectedEof, why);
