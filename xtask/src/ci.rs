@@ -41,7 +41,11 @@ const STEPS: &[Step] = &[
         about: "models of what runs beside a writer",
         run: |c| loom::models(&c.workspace, None, 2, None),
     },
-    Step { name: "conformance", about: "golden stories, and a real Kafka", run: held_against_kafka },
+    Step {
+        name: "conformance",
+        about: "golden stories over two backends, and a real Kafka",
+        run: held_against_kafka,
+    },
     Step {
         name: "bench",
         about: "every benchmark, tiny; 512 MiB of unique keys under a map of 8 MiB",
@@ -163,6 +167,7 @@ fn msrv(context: &Context) -> Outcome {
 }
 
 fn held_against_kafka(context: &Context) -> Outcome {
+    conformance::golden_over_uring()?;
     conformance::compare(&Asked { live: !context.skip_live, ..Asked::default() })
 }
 

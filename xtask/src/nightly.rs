@@ -60,7 +60,11 @@ const PARTS: &[Part] = &[
     },
     Part { name: "keys", about: "8 GiB of unique keys under a map of 128 MiB", run: keys },
     Part { name: "scale", about: "what idle partitions and sealed segments hold", run: scale },
-    Part { name: "stories", about: "golden stories, and random ones beside a live Kafka", run: stories },
+    Part {
+        name: "stories",
+        about: "golden stories over std and io_uring, and random ones beside a live Kafka",
+        run: stories,
+    },
     Part { name: "lines", about: "a live broker adopts large partitions", run: lines },
     Part { name: "mutants", about: "changes to the code that no test notices", run: mutants },
     Part { name: "bench", about: "the full benchmarks", run: bench },
@@ -151,6 +155,7 @@ fn scale(wanted: &Wanted) -> Outcome {
 }
 
 fn stories(wanted: &Wanted) -> Outcome {
+    conformance::golden_over_uring()?;
     conformance::compare(&Asked { random: wanted.random, seed: wanted.seed, ..Asked::default() })
 }
 

@@ -76,6 +76,27 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
     compare(&asked)
 }
 
+/// Plays the golden stories over io_uring, in a process of its own; where there is none here, that is told.
+///
+/// Over the engines that write past the page cache, and in memory, the answers agree, and the bytes on disk of files that are
+/// still open do not.
+///
+/// # Errors
+/// What differs.
+pub(crate) fn golden_over_uring() -> Outcome {
+    let folder = golden::temporary()?;
+    let spec: kseg_io_backends::BackendSpec = "uring".parse().map_err(|e| format!("uring: {e}"))?;
+    if let Err(error) = spec.open_in(folder.path()) {
+        println!("golden stories: not over {spec}: {error}");
+        return Ok(());
+    }
+    println!("golden stories over {spec}");
+    let this = std::env::current_exe().map_err(|e| format!("the path of this program: {e}"))?;
+    let mut stories = std::process::Command::new(this);
+    stories.args(["conformance", "--skip-live", "--backend", "uring"]);
+    shell::run(&mut stories).map_err(|e| format!("over {spec}: {e}"))
+}
+
 /// The recorded part, the live part, or both. Each is run to its end before the differences of either are told.
 ///
 /// # Errors
