@@ -5,6 +5,7 @@
 //! adopts a folder of kseg's (module `live`). Where kseg means to differ stands in one table (module `differences`).
 
 mod broker;
+mod broker_folders;
 mod compare;
 mod differences;
 mod dump;
@@ -105,6 +106,9 @@ pub(crate) fn compare(asked: &Asked) -> Outcome {
     let mut failed = Vec::new();
     if asked.golden {
         failed.extend(golden::run(asked.story.as_deref()).err());
+        if asked.story.is_none() {
+            failed.extend(broker_folders::run().err());
+        }
     }
     if !asked.live {
         println!("live: left out");
