@@ -137,7 +137,7 @@ fn described(batch: &Batch<'_>, record: &Record<'_>) -> Result<Value, String> {
     let mut headers = Vec::new();
     for header in record.headers() {
         let header = header.map_err(|e| e.to_string())?;
-        headers.push(json!([String::from_utf8_lossy(header.key.as_ref()), bytes(header.value)]));
+        headers.push(json!([String::from_utf8_lossy(header.key), bytes(header.value)]));
     }
     let kind = match batch.timestamp_type() {
         Some(TimestampType::LogAppendTime) => "LogAppendTime",
