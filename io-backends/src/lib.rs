@@ -72,6 +72,7 @@ mod spec;
 mod std_file;
 mod std_names;
 mod sync;
+mod synced;
 #[allow(unsafe_code, reason = "a system call without a safe wrapper")]
 mod sys;
 mod tail;

@@ -19,6 +19,7 @@ use crate::op::{Advice, Gather, Op, Through};
 use crate::plan::{AppendPlan, Space};
 use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::synced::Synced;
 
 #[derive(Debug)]
 pub(crate) struct PlainAppender {
@@ -43,14 +44,6 @@ struct Writer {
     behind: u64,
 }
 
-#[derive(Debug)]
-struct Synced {
-    /// The durable mark.
-    durable: u64,
-    /// Whether there was a sync through this appender. Before it, what is there may be in a cache only.
-    ever: bool,
-}
-
 impl PlainAppender {
     /// An appender of a file that has at least `len` bytes.
     pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Self {
@@ -63,7 +56,7 @@ impl PlainAppender {
             plan,
             marks: Marks::new(len),
             writer: Mutex::new(writer),
-            sync: Mutex::new(Synced { durable: 0, ever: false }),
+            sync: Mutex::new(Synced::new()),
             resized: AtomicBool::new(false),
             committer: Committer::new(),
         }
@@ -228,25 +221,7 @@ impl Commits for PlainAppender {
         let mut synced = self.sync.lock();
         self.marks.check("flush", || self.file.path())?;
         let target = self.marks.stable();
-        // Pairs with the store in `cut_file`: a cut seen here happened before the sync below.
-        let resized = self.resized.swap(false, Ordering::AcqRel);
-        if synced.ever && !resized && synced.durable >= target {
-            return Ok(synced.durable);
-        }
-        // Each write since the last sync was durable by itself.
-        let covered = self.plan.through && synced.ever && !resized;
-        let result =
-            if covered { Ok(0) } else { self.file.submit(Op::Flush { metadata: resized }).wait().result };
-        match result {
-            Ok(_) => {
-                *synced = Synced { durable: target, ever: true };
-                self.marks.sync_to(target);
-                Ok(target)
-            }
-            Err(error) => {
-                Err(self.marks.fence("flush", &self.file.path(), error.with_verdict(Verdict::Damaged)))
-            }
-        }
+        synced.bring_to(target, &*self.file, &self.marks, &self.resized, self.plan.through)
     }
 
     fn refused(&self, op: &'static str) -> Option<IoError> {

@@ -30,6 +30,7 @@ use crate::op::{Advice, Gather, Op, Through};
 use crate::plan::AppendPlan;
 use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
+use crate::synced::Synced;
 use crate::tail::Tail;
 
 #[derive(Debug)]
@@ -72,14 +73,6 @@ impl fmt::Debug for Writer {
     }
 }
 
-#[derive(Debug)]
-struct Synced {
-    /// The durable mark.
-    durable: u64,
-    /// Whether there was a sync through this appender. Before it, what is there may be in a cache only.
-    ever: bool,
-}
-
 /// How much a call sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Send {
@@ -105,7 +98,7 @@ impl QueuedAppender {
             writer: Mutex::new(writer),
             tail: RwLock::new(Tail::new(len)),
             flights: Flights::new(),
-            sync: Mutex::new(Synced { durable: 0, ever: false }),
+            sync: Mutex::new(Synced::new()),
             resized: AtomicBool::new(false),
             committer: Committer::new(),
             pool: Arc::default(),
@@ -384,25 +377,7 @@ impl Commits for QueuedAppender {
             }
             self.forget();
         }
-        // Pairs with the store in `cut_file`: a cut seen here happened before the sync below.
-        let resized = self.resized.swap(false, Ordering::AcqRel);
-        if synced.ever && !resized && synced.durable >= target {
-            return Ok(synced.durable);
-        }
-        // Each write since the last sync was durable by itself.
-        let covered = self.plan.through && synced.ever && !resized;
-        let result =
-            if covered { Ok(0) } else { self.file.submit(Op::Flush { metadata: resized }).wait().result };
-        match result {
-            Ok(_) => {
-                *synced = Synced { durable: target, ever: true };
-                self.marks.sync_to(target);
-                Ok(target)
-            }
-            Err(error) => {
-                Err(self.marks.fence("flush", &self.file.path(), error.with_verdict(Verdict::Damaged)))
-            }
-        }
+        synced.bring_to(target, &*self.file, &self.marks, &self.resized, self.plan.through)
     }
 
     fn refused(&self, op: &'static str) -> Option<IoError> {
