@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use kseg_format::{Offset, Timestamp};
-use kseg_io_backends::{Call, Moment, Watched};
+use kseg_io_backends::{Backend, Call, Moment, Watched};
 use kseg_log::{Isolation, LogDir, LogDirOptions, ThreadScheduler, TimestampQuery, TopicPartition};
 
 use crate::places;
@@ -77,22 +77,37 @@ fn con_06_the_largest_time_comes_with_its_own_offset() {
     });
 }
 
+/// A backend that, once armed, holds the next sync of a `.log` file until it is told to go on.
+struct HeldSync {
+    watched: Watched,
+    armed: Arc<AtomicBool>,
+    /// Tells that the sync is about to be made.
+    at_sync: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+/// `otherwise` says what is wrong where nobody lets the sync go on.
+fn held_sync(backend: Arc<dyn Backend>, otherwise: &'static str) -> HeldSync {
+    let (begun, at_sync) = mpsc::channel();
+    let (go_on, held) = mpsc::channel();
+    let held = Mutex::new(held);
+    let armed = Arc::new(AtomicBool::new(false));
+    let arm = armed.clone();
+    let watched = Watched::new(backend, move |moment, call, path| {
+        let of_log = path.extension().is_some_and(|role| role == "log");
+        if of_log && (moment, call) == (Moment::Before, Call::Flush) && arm.swap(false, Ordering::SeqCst) {
+            begun.send(()).expect("somebody listens");
+            held.lock().expect("one").recv_timeout(NEVER).expect(otherwise);
+        }
+    });
+    HeldSync { watched, armed, at_sync, go_on }
+}
+
 #[test]
 fn con_10_no_lock_is_held_across_a_sync() {
     places::with(&["memory", "std", "std+direct", "uring", "uring+direct"], |spec, backend, dir| {
-        let (begun, at_sync) = mpsc::channel();
-        let (go_on, held) = mpsc::channel();
-        let held = Mutex::new(held);
-        let armed = Arc::new(AtomicBool::new(false));
-        let arm = armed.clone();
-        let watched = Watched::new(backend, move |moment, call, path| {
-            let of_log = path.extension().is_some_and(|role| role == "log");
-            if of_log && (moment, call) == (Moment::Before, Call::Flush) && arm.swap(false, Ordering::SeqCst)
-            {
-                begun.send(()).expect("somebody listens");
-                held.lock().expect("one").recv_timeout(NEVER).expect("a lock is held across the sync");
-            }
-        });
+        let HeldSync { watched, armed, at_sync, go_on } =
+            held_sync(backend, "a lock is held across the sync");
         let log = Bench::below(dir, Arc::new(watched), &[]).open();
         lead(&log, 1, 1, 100);
         armed.store(true, Ordering::SeqCst);
@@ -117,19 +132,8 @@ fn con_10_no_lock_is_held_across_a_sync() {
 #[test]
 fn con_05_a_flush_in_the_background_of_a_partition_that_is_deleted_ends_quietly() {
     places::with(&["memory", "std", "std+direct", "uring", "uring+direct"], |spec, backend, dir| {
-        let (begun, at_sync) = mpsc::channel();
-        let (go_on, held) = mpsc::channel();
-        let held = Mutex::new(held);
-        let armed = Arc::new(AtomicBool::new(false));
-        let arm = armed.clone();
-        let watched = Watched::new(backend, move |moment, call, path| {
-            let of_log = path.extension().is_some_and(|role| role == "log");
-            if of_log && (moment, call) == (Moment::Before, Call::Flush) && arm.swap(false, Ordering::SeqCst)
-            {
-                begun.send(()).expect("somebody listens");
-                held.lock().expect("one").recv_timeout(NEVER).expect("the deletion waits for the flush");
-            }
-        });
+        let HeldSync { watched, armed, at_sync, go_on } =
+            held_sync(backend, "the deletion waits for the flush");
         let scheduler = ThreadScheduler::start().expect("a thread");
         let options = LogDirOptions { scheduler, ..LogDirOptions::new(Arc::new(watched)) };
         let data = LogDir::open(&dir.join("data"), options).expect(spec);

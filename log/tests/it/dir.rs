@@ -1,20 +1,11 @@
 use std::path::Path;
 
 use kseg_format::Offset;
-use kseg_log::{LogDir, LogDirOptions, TopicPartition};
+use kseg_log::{LogDir, TopicPartition};
 
 use crate::support::*;
 
 const DATA: &str = "/data";
-
-fn options(bench: &Bench) -> LogDirOptions {
-    LogDirOptions {
-        config: bench.config.clone(),
-        clock: bench.clock.clone(),
-        scheduler: bench.scheduler.clone(),
-        ..LogDirOptions::new(bench.backend.clone())
-    }
-}
 
 fn names(bench: &Bench) -> Vec<String> {
     let entries = bench.backend.names().list(Path::new(DATA)).expect("list");

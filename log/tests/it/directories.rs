@@ -6,26 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kseg_format::{LeaderEpoch, MetaProperties, Offset, Origin, PartitionMetadata, Uuid};
 use kseg_io_backends::{Call, Fault, Faulty};
-use kseg_log::{BrokerConfig, LoadOptions, LogDir, LogDirOptions, LogManager, TopicPartition};
+use kseg_log::{BrokerConfig, LoadOptions, LogDir, LogManager, TopicPartition};
 
 use crate::support::*;
-
-fn options(bench: &Bench) -> LogDirOptions {
-    LogDirOptions {
-        config: bench.config.clone(),
-        clock: bench.clock.clone(),
-        scheduler: bench.scheduler.clone(),
-        ..LogDirOptions::new(bench.backend.clone())
-    }
-}
-
-fn paths(count: usize) -> Vec<PathBuf> {
-    (0..count).map(|n| format!("/disk{n}").into()).collect()
-}
-
-fn manager(bench: &Bench, count: usize) -> LogManager {
-    LogManager::open(&paths(count), &options(bench)).expect("a manager")
-}
 
 fn disk0(bench: &Bench) -> LogDir {
     LogDir::open(Path::new("/disk0"), options(bench)).expect("a data directory")

@@ -12,23 +12,6 @@ use kseg_log::{
 
 use crate::support::*;
 
-fn options(bench: &Bench) -> LogDirOptions {
-    LogDirOptions {
-        config: bench.config.clone(),
-        clock: bench.clock.clone(),
-        scheduler: bench.scheduler.clone(),
-        ..LogDirOptions::new(bench.backend.clone())
-    }
-}
-
-fn paths(count: usize) -> Vec<PathBuf> {
-    (0..count).map(|n| format!("/disk{n}").into()).collect()
-}
-
-fn manager(bench: &Bench, count: usize) -> LogManager {
-    LogManager::open(&paths(count), &options(bench)).expect("a manager")
-}
-
 fn faulty(pairs: &[(&str, &str)]) -> (Arc<Faulty>, Bench) {
     let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
     (faulty.clone(), Bench::on(faulty, pairs))

@@ -10,7 +10,10 @@ use kseg_format::{
     ProducerEpoch, ProducerId, RecordBatchBuilder, Sequence, Timestamp,
 };
 use kseg_io_backends::Backend;
-use kseg_log::{AppendInfo, Isolation, Log, LogConfig, ManualClock, ManualScheduler, OpenOptions};
+use kseg_log::{
+    AppendInfo, Isolation, Log, LogConfig, LogDirOptions, LogManager, ManualClock, ManualScheduler,
+    OpenOptions,
+};
 
 pub(crate) const DIR: &str = "/data/t-0";
 
@@ -348,4 +351,24 @@ pub(crate) fn name(offset: i64, ending: &str) -> String {
 
 pub(crate) fn kafka_name<T: std::fmt::Debug>(result: kseg_log::Result<T>) -> &'static str {
     result.expect_err("refused").kafka_name()
+}
+
+/// Options of a data directory, with the bench's clock and scheduler.
+pub(crate) fn options(bench: &Bench) -> LogDirOptions {
+    LogDirOptions {
+        config: bench.config.clone(),
+        clock: bench.clock.clone(),
+        scheduler: bench.scheduler.clone(),
+        ..LogDirOptions::new(bench.backend.clone())
+    }
+}
+
+/// Data directories of a node.
+pub(crate) fn paths(count: usize) -> Vec<PathBuf> {
+    (0..count).map(|n| format!("/disk{n}").into()).collect()
+}
+
+/// A node with so many of them.
+pub(crate) fn manager(bench: &Bench, count: usize) -> LogManager {
+    LogManager::open(&paths(count), &options(bench)).expect("a manager")
 }
