@@ -453,7 +453,12 @@ impl LogManager {
             return Err(offline);
         }
         let _placing = self.placing.lock();
-        let with: Vec<_> = self.live().filter(|dir| dir.inner.knows(name)).collect();
+        let mut with = Vec::new();
+        for dir in self.live() {
+            if dir.inner.knows(name)? {
+                with.push(dir);
+            }
+        }
         if with.is_empty() {
             return Err(problem(name, TopicProblem::Unknown));
         }

@@ -131,9 +131,11 @@ impl LogDir {
 
 impl DirInner {
     /// Whether there is an entry or a folder of the topic.
-    pub(crate) fn knows(&self, topic: &str) -> bool {
-        self.topics.lock().0.contains_key(topic)
-            || self.partitions().is_ok_and(|all| all.iter().any(|p| p.topic == topic))
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) where the directory cannot be listed.
+    pub(crate) fn knows(&self, topic: &str) -> Result<bool> {
+        Ok(self.topics.lock().0.contains_key(topic) || self.partitions()?.iter().any(|p| p.topic == topic))
     }
 
     /// Makes the entry of a new topic; `folders` are the topics that have folders.

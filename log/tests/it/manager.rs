@@ -777,3 +777,13 @@ fn a_topic_whose_partition_has_a_file_in_its_place_is_told_of() {
         "{error}"
     );
 }
+
+#[test]
+fn a_topic_is_not_taken_for_unknown_where_a_directory_cannot_be_listed() {
+    let (faulty, bench) = faulty(&[]);
+    let two = manager(&bench, 2);
+    two.get_or_create(&p(0)).expect("a log");
+    faulty.inject(Fault::on(Call::List).under("/disk0"));
+    let error = refused(two.delete_topic("t"));
+    assert_eq!((error.kafka_name(), error.to_string().contains("/disk0")), ("IOException", true), "{error}");
+}
