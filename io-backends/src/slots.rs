@@ -68,6 +68,28 @@ impl<T> SlotTable<T> {
         self.inner.lock().complete(key)
     }
 
+    /// As [`complete`](Self::complete), but its place stays taken: by [`again`](Self::again) it goes back there, by
+    /// [`release`](Self::release) the place is free. So an operation that takes several calls never has to wait between them
+    /// for room that others have filled.
+    pub fn land(&self, key: u64) -> Option<T> {
+        self.inner.lock().land(key)
+    }
+
+    /// Takes an operation that [`land`](Self::land) gave out under `key` back into its place, and returns its next key.
+    pub fn again(&self, key: u64, operation: T) -> u64 {
+        let mut inner = self.inner.lock();
+        let place = (key & PLACE_MASK) as usize;
+        let slot = &mut inner.slots[place];
+        debug_assert!(slot.operation.is_none());
+        slot.operation = Some(operation);
+        slot.key(place)
+    }
+
+    /// Gives the place back of what [`land`](Self::land) gave out under `key`.
+    pub fn release(&self, key: u64) {
+        self.inner.lock().release(key);
+    }
+
     /// Operations in flight.
     pub fn len(&self) -> usize {
         self.inner.lock().flying
@@ -89,6 +111,12 @@ impl<T> SlotTable<T> {
 
 impl<T> Inner<T> {
     fn complete(&mut self, key: u64) -> Option<T> {
+        let operation = self.land(key)?;
+        self.release(key);
+        Some(operation)
+    }
+
+    fn land(&mut self, key: u64) -> Option<T> {
         let place = (key & PLACE_MASK) as usize;
         let slot = self.slots.get_mut(place)?;
         if slot.key(place) != key {
@@ -96,9 +124,12 @@ impl<T> Inner<T> {
         }
         let operation = slot.operation.take()?;
         slot.generation = (slot.generation + 1) & (u64::MAX >> PLACE_BITS);
-        self.free.push(place);
-        self.flying -= 1;
         Some(operation)
+    }
+
+    fn release(&mut self, key: u64) {
+        self.free.push((key & PLACE_MASK) as usize);
+        self.flying -= 1;
     }
 }
 
@@ -129,6 +160,20 @@ mod tests {
         assert_eq!(table.complete(u64::MAX), None);
         assert_eq!((table.len(), table.complete(second)), (1, Some(2)));
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn what_goes_on_keeps_its_place_though_the_table_is_full() {
+        let table = SlotTable::new(1);
+        let first = table.insert(1).unwrap();
+        assert_eq!(table.land(first), Some(1));
+        assert_eq!((table.land(first), table.insert(2)), (None, Err(2)), "the place is kept");
+        let second = table.again(first, 3);
+        assert_ne!(first, second);
+        assert_eq!((table.complete(first), table.land(second)), (None, Some(3)));
+        table.release(second);
+        assert!(table.is_empty());
+        table.insert(4).unwrap();
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub(super) struct Ring {
     reaped: Condvar,
     /// Cleared by the first file system that does not know the flag.
     dsync: AtomicBool,
+    /// What tests have the kernel say.
+    #[cfg(all(test, not(loom)))]
+    said: Mutex<tests::Said>,
 }
 
 /// A write, as it is asked for.
@@ -126,6 +129,8 @@ impl Ring {
             reaping: Mutex::new(false),
             reaped: Condvar::new(),
             dsync: AtomicBool::new(true),
+            #[cfg(all(test, not(loom)))]
+            said: Mutex::default(),
         })
     }
 
@@ -159,30 +164,33 @@ impl Ring {
     fn launch(&self, mut flying: Box<Flying>) -> Result<(), Box<Flying>> {
         let entry = flying.entry();
         let key = self.flying.insert(flying)?;
-        let entry = entry.user_data(key);
-        {
-            let _queue = self.submission.lock();
-            loop {
-                // SAFETY: no other one exists: all are made under the lock that is held.
-                let mut queue = unsafe { self.uring.submission_shared() };
-                // SAFETY: what the entry points to lies in the slot under `key`, whose box moved without moving what
-                // it holds, and stays there until the completion with this key is taken from the queue.
-                let pushed = unsafe { queue.push(&entry) };
-                drop(queue);
-                if pushed.is_ok() {
-                    break;
-                }
-                self.enter();
+        self.push(&entry.user_data(key));
+        Ok(())
+    }
+
+    /// Puts an entry into the submission queue, and makes the kernel take it. What it points to lies in the slot that its
+    /// user data names.
+    fn push(&self, entry: &squeue::Entry) {
+        let _queue = self.submission.lock();
+        loop {
+            // SAFETY: no other one exists: all are made under the lock that is held.
+            let mut queue = unsafe { self.uring.submission_shared() };
+            // SAFETY: what the entry points to lies in the slot of its key, whose box moved without moving what it
+            // holds, and stays there until the completion with this key is taken from the queue.
+            let pushed = unsafe { queue.push(entry) };
+            drop(queue);
+            if pushed.is_ok() {
+                break;
             }
             self.enter();
         }
-        Ok(())
+        self.enter();
     }
 
     /// Makes the kernel take what is in the submission queue.
     fn enter(&self) {
         loop {
-            match self.uring.submit() {
+            match self.call(Wait::No) {
                 Ok(_) => return,
                 Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                     Some(Errno::INTR) => {}
@@ -197,21 +205,34 @@ impl Ring {
         }
     }
 
+    /// The system call: has the kernel take what is in the submission queue, and waits for a completion.
+    fn call(&self, wait: Wait) -> io::Result<usize> {
+        #[cfg(all(test, not(loom)))]
+        if let Some(refusal) = self.said.lock().refused(self.flying.len()) {
+            return Err(refusal.into());
+        }
+        match wait {
+            Wait::No => self.uring.submit(),
+            Wait::For(max_wait) => {
+                let timespec = Timespec::from(max_wait);
+                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
+            }
+            Wait::ForOne => self.uring.submit_and_wait(1),
+        }
+    }
+
     /// Waits for a completion, `max_wait` at most, and processes all that are there. For the thread with the role.
     fn reap(&self, max_wait: Option<Duration>) -> usize {
         let landed = self.fetch();
         if landed > 0 {
             return landed;
         }
-        let result = match max_wait {
-            Some(Duration::ZERO) => self.uring.submit(),
-            Some(max_wait) => {
-                let timespec = Timespec::from(max_wait);
-                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
-            }
-            None => self.uring.submit_and_wait(1),
+        let wait = match max_wait {
+            Some(Duration::ZERO) => Wait::No,
+            Some(max_wait) => Wait::For(max_wait),
+            None => Wait::ForOne,
         };
-        if let Err(error) = result {
+        if let Err(error) = self.call(wait) {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {}
                 _ => self.break_down(&error),
@@ -232,29 +253,31 @@ impl Ring {
         }
         // With the queue free again: what a completion wakes may submit.
         for (key, result) in &landed {
-            if let Some(flying) = self.flying.complete(*key) {
-                self.landed(flying, *result);
+            if let Some(flying) = self.flying.land(*key) {
+                self.landed(*key, flying, *result);
             }
         }
         landed.len()
     }
 
-    /// What a completion means: the end of the operation, or the next call for it.
-    fn landed(&self, mut flying: Box<Flying>, result: i32) {
-        let next = match flying.step(result) {
-            Step::End(result) => return flying.end(result),
-            Step::Again => flying,
+    /// What a completion means: the end of the operation, whose place is free then, or the next call for it.
+    fn landed(&self, key: u64, mut flying: Box<Flying>, result: i32) {
+        #[cfg(all(test, not(loom)))]
+        let result = self.said.lock().of_completion(result);
+        match flying.step(result) {
+            Step::End(result) => {
+                self.flying.release(key);
+                return flying.end(result);
+            }
+            Step::Again => {}
             Step::WithoutDsync => {
                 self.dsync.store(false, Ordering::Relaxed);
                 flying.phase = Phase::Write { dsync: false };
-                flying
             }
-        };
-        // Its place has just become free, but another thread may have been quicker.
-        if let Err(flying) = self.launch(next) {
-            let error = io::Error::from_raw_os_error(Errno::BUSY.raw_os_error());
-            flying.end(Err(error));
         }
+        let entry = flying.entry();
+        let key = self.flying.again(key, flying);
+        self.push(&entry.user_data(key));
     }
 
     /// The ring is of no use any more: every operation fails, and what the kernel may still use is leaked.
@@ -337,6 +360,14 @@ impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring").field("flying", &self.flying).finish_non_exhaustive()
     }
+}
+
+/// How long a call waits for a completion.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    No,
+    For(Duration),
+    ForOne,
 }
 
 enum Step {
@@ -475,9 +506,126 @@ fn unavailable(probe: &'static str, source: Option<io::Error>) -> Unavailable {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
     use bytes::Bytes;
 
     use super::*;
+
+    /// What the kernel is made to say: to a call, told how many operations are in flight, and of a completion.
+    #[derive(Default)]
+    pub(super) struct Said {
+        calls: u64,
+        completions: u64,
+        refusal: Option<fn(u64) -> Option<Errno>>,
+        again: Option<fn(u64) -> Option<Errno>>,
+        flying_most: usize,
+    }
+
+    impl Said {
+        pub(super) fn refused(&mut self, flying: usize) -> Option<Errno> {
+            self.calls += 1;
+            self.flying_most = self.flying_most.max(flying);
+            self.refusal.and_then(|refusal| refusal(self.calls))
+        }
+
+        /// A write that has been made, and of which this is not told, is made again.
+        pub(super) fn of_completion(&mut self, result: i32) -> i32 {
+            self.completions += 1;
+            self.again.and_then(|again| again(self.completions)).map_or(result, |errno| -errno.raw_os_error())
+        }
+    }
+
+    fn write(file: &Arc<File>, at: u64, data: Bytes) -> Write {
+        let inode = Inode::of(&file.metadata().unwrap());
+        let (size, data) = (data.len() as u64, Gather::One(data));
+        let writing = Inode::writing(inode, at).unwrap();
+        let (target, path, through) = (Arc::clone(file), Path::new("0.log").into(), Through::No);
+        Write { target, path, writing, at, data, size, through, dont_cache: false, block: 1 }
+    }
+
+    /// Runs `work` on a thread of its own. Far longer than it takes: what meets it hangs.
+    fn in_time(work: impl FnOnce() + Send + 'static) {
+        let (done, ended) = mpsc::channel();
+        let worker = thread::spawn(move || {
+            work();
+            done.send(()).unwrap();
+        });
+        if ended.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            panic!("it hangs");
+        }
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn iob_05_ten_thousand_writes_complete_once_though_the_kernel_refuses_now_and_then() {
+        const WRITES: usize = 2500;
+        let Ok(ring) = Ring::new(8) else { return println!("skipped: no io_uring here") };
+        in_time(move || {
+            let ring = Arc::new(ring);
+            *ring.said.lock() = Said {
+                refusal: Some(|call| match call % 21 {
+                    0 | 3 => Some(Errno::BUSY),
+                    7 | 8 => Some(Errno::AGAIN),
+                    13 => Some(Errno::INTR),
+                    _ => None,
+                }),
+                again: Some(|completion| match completion % 10 {
+                    0 => Some(Errno::AGAIN),
+                    5 => Some(Errno::INTR),
+                    _ => None,
+                }),
+                ..Said::default()
+            };
+            thread::scope(|scope| {
+                for writer in 0..4_u8 {
+                    let ring = &ring;
+                    scope.spawn(move || {
+                        let file = Arc::new(tempfile::tempfile().unwrap());
+                        let bytes = |index: usize| vec![writer ^ index as u8; 100];
+                        let begin =
+                            |index: usize| ring.write(write(&file, index as u64 * 100, bytes(index).into()));
+                        let tickets: Vec<Ticket> = (0..WRITES).map(begin).collect();
+                        for ticket in tickets {
+                            assert_eq!(ticket.wait().result.unwrap(), 100);
+                        }
+                        let mut seen = vec![0; WRITES * 100 + 1];
+                        let count = std::os::unix::fs::FileExt::read_at(&*file, &mut seen, 0).unwrap();
+                        assert_eq!(count, WRITES * 100);
+                        assert_eq!(seen[..count], (0..WRITES).flat_map(bytes).collect::<Vec<u8>>());
+                    });
+                }
+            });
+            assert!(ring.flying.is_empty());
+            assert_eq!(ring.capacity(), 32, "four times the submissions");
+            assert!(ring.said.lock().flying_most <= 32, "no more than completions fit");
+        });
+    }
+
+    #[test]
+    fn iob_04_bytes_of_a_write_that_nobody_waits_for_stay_what_they_are_until_the_kernel_has_them() {
+        let Ok(ring) = Ring::new(8) else { return println!("skipped: no io_uring here") };
+        in_time(move || {
+            let ring = Arc::new(ring);
+            let file = tempfile::tempfile().unwrap();
+            let other = file.try_clone().unwrap();
+            // It stays in the queue: the kernel takes nothing.
+            ring.said.lock().refusal = Some(|_| Some(Errno::AGAIN));
+            let file = Arc::new(file);
+            drop(ring.write(write(&file, 0, Bytes::from(vec![0xaa; 1000]))));
+            drop(file);
+            assert_eq!((ring.flying.len(), other.metadata().unwrap().len()), (1, 0));
+            let filled: Vec<Vec<u8>> = (0..10_000).map(|_| vec![0x55; 1000]).collect();
+            std::hint::black_box(&filled);
+            ring.said.lock().refusal = None;
+            while ring.drive(Duration::from_millis(100)).unwrap() == 0 {}
+            let mut seen = vec![0; 2000];
+            let count = std::os::unix::fs::FileExt::read_at(&other, &mut seen, 0).unwrap();
+            assert_eq!(seen[..count], [0xaa; 1000]);
+            assert!(ring.flying.is_empty());
+        });
+    }
 
     /// A write of 3 parts of 1000 bytes each at 4096, to a file whose blocks are `block` bytes.
     fn flying(block: u64, through: Through) -> (Flying, Ticket) {

@@ -16,7 +16,7 @@ fn with_uring(spec: &str, test: impl Fn(Arc<dyn Backend>, &Path)) {
 }
 
 #[test]
-fn more_writes_than_completions_fit_all_complete_once() {
+fn iob_05_more_writes_than_completions_fit_all_complete_once() {
     const WRITES: usize = 2500;
     with_uring("uring,entries=2", |backend, dir| {
         std::thread::scope(|scope| {
@@ -45,7 +45,7 @@ fn more_writes_than_completions_fit_all_complete_once() {
 }
 
 #[test]
-fn what_is_in_flight_is_written_though_everybody_has_gone() {
+fn iob_04_what_is_in_flight_is_written_though_everybody_has_gone() {
     with_uring("uring", |backend, dir| {
         let path = dir.join("0.log");
         let file = backend.open(&path, OpenHow::CreateNew).unwrap();
