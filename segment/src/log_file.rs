@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_io_backends::{Appender, Backend, IoError, Op, OpenHow, appender};
+use kseg_io_backends::{Appender, Backend, IoError, Op, OpenHow, Space, appender};
 
 use crate::config::MAX_SEGMENT_SIZE;
 use crate::error::{Error, Result};
@@ -130,6 +130,17 @@ impl LogFile {
     /// Cuts preallocated space.
     pub(crate) fn seal(&self) -> Result<()> {
         self.open()?.seal()?;
+        Ok(())
+    }
+
+    /// Has the file hold what its engine holds back or took ahead of the appends; space that was preallocated stays.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let state = self.state.read();
+        let Some(open) = &state.open else { return Ok(()) };
+        let behind = open.marks().stable() < open.marks().accepted();
+        if behind || open.file().caps().plan.space != Space::None {
+            open.seal()?;
+        }
         Ok(())
     }
 

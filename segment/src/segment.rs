@@ -529,7 +529,8 @@ impl Segment {
     }
 
     /// Renames the segment's files from one suffix to another: `.log`, `.index`, `.timeindex`, `.txnindex`, in this
-    /// order. Index files that were never made may be missing. Readers that hold a region keep reading.
+    /// order. Index files that were never made may be missing. Readers that hold a region keep reading. To
+    /// [`Suffix::Deleted`] it goes whole: what its engine still held in memory is in the file then, and no more than that.
     ///
     /// # Errors
     /// [`Error::Io`]; the files renamed before stay renamed.
@@ -539,6 +540,9 @@ impl Segment {
         let dir = self.dir();
         let to = |kind| dir.join(file_name(self.base, kind, suffix));
         let txn_before = self.txn_path();
+        if suffix == Suffix::Deleted {
+            self.log.settle()?;
+        }
         self.log.rename(&to(FileKind::Log))?;
         let mut indexes = self.indexes_mut();
         indexes.offset.rename(&to(FileKind::OffsetIndex))?;

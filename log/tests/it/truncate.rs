@@ -1,5 +1,6 @@
 use kseg_format::{LeaderEpoch, Offset, Origin};
 
+use crate::places;
 use crate::support::*;
 
 #[test]
@@ -202,4 +203,27 @@ fn con_11_a_late_removal_leaves_newer_files_of_the_same_name_alone() {
     }
     assert!(!bench.files().iter().any(|(name, _)| name.ends_with(".deleted")), "{:?}", bench.files());
     assert_eq!(spans(&log, 0), [(0, 49), (50, 99)]);
+}
+
+#[test]
+fn a_segment_that_is_cut_off_goes_with_all_its_bytes_whatever_was_in_memory() {
+    places::with_each(|spec, backend, dir| {
+        let bench = Bench::below(dir, backend, &[]);
+        let log = bench.open();
+        let size = |n: i64| (n as usize + 1) * 777;
+        lead(&log, 2, 1, size(0));
+        log.roll(None).expect(spec);
+        for n in 1..5 {
+            lead(&log, 1, 1, size(n));
+        }
+        let appended = bytes_of(&log, 2).expect(spec);
+        log.truncate_to(Offset::new(1)).expect(spec);
+        let gone = contents(&bench, &format!("{}.deleted", name(2, "log")));
+        assert!(gone == appended, "{spec}: {} bytes of {}", gone.len(), appended.len());
+        lead(&log, 1, 1, size(5));
+        let appended = bytes_of(&log, 0).expect(spec);
+        log.truncate_fully_and_start_at(Offset::new(40), None).expect(spec);
+        let gone = contents(&bench, &format!("{}.deleted", name(0, "log")));
+        assert!(gone == appended, "{spec}: {} bytes of {}", gone.len(), appended.len());
+    });
 }
