@@ -43,7 +43,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "conformance",
-        about: "golden stories over two backends, and a real Kafka",
+        about: "golden stories over three backends, and a real Kafka",
         run: held_against_kafka,
     },
     Step {
@@ -167,7 +167,7 @@ fn msrv(context: &Context) -> Outcome {
 }
 
 fn held_against_kafka(context: &Context) -> Outcome {
-    conformance::golden_over_uring()?;
+    conformance::golden_over_backends(false)?;
     conformance::compare(&Asked { live: !context.skip_live, ..Asked::default() })
 }
 

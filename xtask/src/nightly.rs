@@ -62,7 +62,7 @@ const PARTS: &[Part] = &[
     Part { name: "scale", about: "what idle partitions and sealed segments hold", run: scale },
     Part {
         name: "stories",
-        about: "golden stories over std and io_uring, and random ones beside a live Kafka",
+        about: "golden stories over every backend, and random ones beside a live Kafka",
         run: stories,
     },
     Part { name: "lines", about: "a live broker adopts large partitions", run: lines },
@@ -155,7 +155,7 @@ fn scale(wanted: &Wanted) -> Outcome {
 }
 
 fn stories(wanted: &Wanted) -> Outcome {
-    conformance::golden_over_uring()?;
+    conformance::golden_over_backends(true)?;
     conformance::compare(&Asked { random: wanted.random, seed: wanted.seed, ..Asked::default() })
 }
 

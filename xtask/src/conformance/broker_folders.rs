@@ -6,18 +6,17 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use kseg_format::{AbortedTransaction, Batch, Batches, Offset, Record, Timestamp, TimestampType};
-use kseg_io_backends::StdBackend;
 use kseg_log::{Isolation, Log, LogDir, LogDirOptions, TimestampQuery, TopicPartition};
 use serde_json::{Value, json};
 
 use super::golden::temporary;
 use super::story;
+use crate::replay::Ground;
 
 /// The directories under `kafka/golden-broker`.
 pub(crate) const ALL: [&str; 2] = ["clean", "killed"];
@@ -38,9 +37,11 @@ pub(crate) fn check(name: &str) -> Result<Vec<String>, String> {
         return Err(format!("tar -xzf {}: {done:?}", archive.display()));
     }
     let data = folder.path().join(name).join("data");
+    let ground = Ground::new()?;
+    ground.take(&data)?;
     // What a killed process leaves is the file, not the lock on it.
-    let dir =
-        LogDir::open(&data, LogDirOptions::new(Arc::new(StdBackend::new()))).map_err(|e| e.to_string())?;
+    let options = LogDirOptions::new(ground.backend().clone());
+    let dir = LogDir::open(&data, options).map_err(|e| e.to_string())?;
     let mut wrong = Vec::new();
     if dir.was_clean() != (name == "clean") {
         wrong.push(format!("{name}: taken for clean: {}", dir.was_clean()));

@@ -26,6 +26,9 @@ pub(crate) struct Focus {
     pub(crate) stale_entries: bool,
     /// Kafka deletes segments that kseg keeps aside (row 3): a deleted `.log` is compared with the `.cut` one.
     pub(crate) kept_aside: bool,
+    /// The backend takes space ahead of what is appended (row 29): how many zeros lie behind the batches of a `.log` file
+    /// that is open, or was when it was deleted, is not compared.
+    pub(crate) zeros_behind: bool,
 }
 
 impl Focus {
@@ -45,6 +48,11 @@ impl Focus {
         self.stale_entries
             && (open || deleted.is_some())
             && (bare.ends_with(".index") || bare.ends_with(".timeindex"))
+    }
+
+    /// Whether the zeros at the end of a file are not counted.
+    fn without_zeros(self, name: &str, open: bool) -> bool {
+        self.zeros_behind && (name.ends_with(".log.deleted") || (open && name.ends_with(".log")))
     }
 }
 
@@ -68,7 +76,11 @@ pub(crate) fn answers(op: &str, kafka: &Value, kseg: &Value, focus: Focus, open:
             short(kafka)
         )),
         (None, None) => {
-            let (theirs, ours) = (seen(op, &kafka["ok"], focus, open), seen(op, &kseg["ok"], focus, open));
+            let theirs = seen(op, &kafka["ok"], focus, open);
+            let mut ours = seen(op, &kseg["ok"], focus, open);
+            if op == "files" {
+                as_long_as(&theirs, &mut ours, |name| focus.without_zeros(name, open));
+            }
             values("", &theirs, &ours, &mut found);
         }
     }
@@ -121,6 +133,24 @@ fn seen(op: &str, ok: &Value, focus: Focus, open: bool) -> Value {
     ok
 }
 
+/// Gives those of our files that `which` names the size and checksum of Kafka's, where zeros are all that tells them apart.
+fn as_long_as(theirs: &Value, ours: &mut Value, which: impl Fn(&str) -> bool) {
+    let of = |file: &Value| Some((file["size"].as_u64()?, u32::try_from(file["crc32c"].as_u64()?).ok()?));
+    let with_zeros = |(size, sum): (u64, u32), to: u64| {
+        let zeros = usize::try_from(to.saturating_sub(size)).unwrap_or(0);
+        crc32c::crc32c_append(sum, &vec![0; zeros])
+    };
+    for (name, file) in ours.as_object_mut().into_iter().flatten().filter(|(name, _)| which(name)) {
+        let their = &theirs[name.as_str()];
+        if let (Some(a), Some(b)) = (of(their), of(file)) {
+            let size = a.0.max(b.0);
+            if with_zeros(a, size) == with_zeros(b, size) {
+                *file = their.clone();
+            }
+        }
+    }
+}
+
 fn values(path: &str, kafka: &Value, kseg: &Value, found: &mut Vec<String>) {
     match (kafka, kseg) {
         (Value::Object(theirs), Value::Object(ours)) => {
@@ -158,6 +188,12 @@ pub(crate) fn short(value: &Value) -> String {
     }
 }
 
+/// Bytes without the zeros at their end.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    &bytes[..end]
+}
+
 /// The regular files of a folder with their contents.
 ///
 /// # Errors
@@ -186,6 +222,7 @@ pub(crate) fn folders(kafka: &Path, kseg: &Path, focus: Focus) -> Result<Vec<Str
     for name in names.into_iter().filter(|n| !focus.leaves_out(n)) {
         match (theirs.get(name), ours.get(name)) {
             (Some(a), Some(b)) if a == b || (a.len() == b.len() && focus.only_length(name, false)) => {}
+            (Some(a), Some(b)) if focus.without_zeros(name, false) && trimmed(a) == trimmed(b) => {}
             (Some(a), Some(b)) => {
                 let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
                 found.push(format!(
@@ -217,7 +254,8 @@ mod tests {
 
     use super::{Focus, View, answers};
 
-    const WHOLE: Focus = Focus { view: View::Whole, stale_entries: false, kept_aside: false };
+    const WHOLE: Focus =
+        Focus { view: View::Whole, stale_entries: false, kept_aside: false, zeros_behind: false };
     const WITHOUT: Focus = Focus { view: View::WithoutProducers, ..WHOLE };
 
     #[test]
@@ -247,6 +285,26 @@ mod tests {
         let found = answers("state", &kafka, &kseg, WITHOUT, true);
         assert_eq!(found, [".segments[0].index[0][1]: Kafka 2, kseg 3"]);
         assert_eq!(answers("state", &kafka, &kseg, WHOLE, true).len(), 2);
+    }
+
+    #[test]
+    fn zeros_behind_an_open_file_count_only_where_no_space_is_taken_ahead() {
+        let files = |name: &str, bytes: &[u8]| json!({"ok": [{"file": name, "size": bytes.len(), "crc32c": crc32c::crc32c(bytes)}]});
+        let ahead = Focus { zeros_behind: true, ..WHOLE };
+        for (name, focus, open, differ) in [
+            ("0.log", ahead, true, false),
+            ("0.log.deleted", ahead, false, false),
+            ("0.log", ahead, false, true),
+            ("0.index", ahead, true, true),
+            ("0.log", WHOLE, true, true),
+        ] {
+            for (kafka, kseg) in [(&b"ab\0\0"[..], &b"ab"[..]), (b"ab", b"ab\0"), (b"", b"\0")] {
+                let found = answers("files", &files(name, kafka), &files(name, kseg), focus, open);
+                assert_eq!(!found.is_empty(), differ, "{name}, open: {open}");
+            }
+            let found = answers("files", &files(name, b"ab\0"), &files(name, b"ac"), focus, open);
+            assert!(!found.is_empty(), "other bytes are never taken for zeros");
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ fn read(partition: &Path, clean: bool) -> Result<Vec<String>, String> {
     copied(partition, &copy)?;
 
     let mut replay = Replay::new()?;
+    replay.ground().take(folder.path())?;
     let mut ask = |op: Value| replay.answer(&op.to_string()).unwrap_or(Value::Null);
     let opened = ask(json!({
         "op": "open", "dir": copy.to_string_lossy(), "clean": clean, "now": 1_700_000_000_000_i64,

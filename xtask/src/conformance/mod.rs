@@ -17,6 +17,8 @@ mod random;
 mod random_clean;
 mod story;
 
+use kseg_io_backends::BackendSpec;
+
 use crate::flags::Flags;
 use crate::{Outcome, shell};
 
@@ -69,7 +71,7 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
         part: flags.value("--part")?,
         lines: flags.number("--lines")?,
     };
-    crate::replay::choose_backend(&mut flags)?;
+    crate::replay::choose(&mut flags)?;
     flags.finish()?;
     if let Some(part) = asked.part.as_deref().filter(|part| !live::PARTS.contains(part)) {
         return Err(format!("no live part {part}: expected one of {}", live::PARTS.join(", ")));
@@ -77,25 +79,34 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
     compare(&asked)
 }
 
-/// Plays the golden stories over io_uring, in a process of its own; where there is none here, that is told.
-///
-/// Over the engines that write past the page cache, and in memory, the answers agree, and the bytes on disk of files that are
-/// still open do not.
+/// The backends besides the default over which the golden stories are played, those that CI takes the time for first.
+const BACKENDS: &[&str] = &["uring+direct", "memory", "uring", "std+direct", "std+dontcache"];
+/// How many of them CI plays over.
+const BACKENDS_OF_CI: usize = 2;
+
+/// Plays the golden stories over backends of every kind, or over some of each, each in a process of its own; where one
+/// is not to be had here, that is told.
 ///
 /// # Errors
 /// What differs.
-pub(crate) fn golden_over_uring() -> Outcome {
+pub(crate) fn golden_over_backends(all: bool) -> Outcome {
     let folder = golden::temporary()?;
-    let spec: kseg_io_backends::BackendSpec = "uring".parse().map_err(|e| format!("uring: {e}"))?;
-    if let Err(error) = spec.open_in(folder.path()) {
-        println!("golden stories: not over {spec}: {error}");
-        return Ok(());
-    }
-    println!("golden stories over {spec}");
     let this = std::env::current_exe().map_err(|e| format!("the path of this program: {e}"))?;
-    let mut stories = std::process::Command::new(this);
-    stories.args(["conformance", "--skip-live", "--backend", "uring"]);
-    shell::run(&mut stories).map_err(|e| format!("over {spec}: {e}"))
+    for name in &BACKENDS[..if all { BACKENDS.len() } else { BACKENDS_OF_CI }] {
+        let spec: BackendSpec = name.parse().map_err(|e| format!("{name}: {e}"))?;
+        match spec.open_in(folder.path()) {
+            Ok(_) => {
+                let mut stories = std::process::Command::new(&this);
+                stories.args(["conformance", "--skip-live", "--backend", name]);
+                shell::run(&mut stories).map_err(|e| format!("over {name}: {e}"))?;
+            }
+            Err(error) if error.unavailable().is_some() => {
+                println!("golden stories: not over {name}: {error}");
+            }
+            Err(error) => return Err(format!("{name}: {error}")),
+        }
+    }
+    Ok(())
 }
 
 /// The recorded part, the live part, or both. Each is run to its end before the differences of either are told.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::compare::{self, Focus, View};
 use super::differences::{INSTEAD, KEPT_ASIDE, STALE_INDEX_BYTES};
 use super::random;
-use crate::replay::Replay;
+use crate::replay::{Replay, goes_ahead};
 use crate::{shell, workspace};
 
 /// The folder of the harness.
@@ -112,7 +112,8 @@ impl Story {
     pub(crate) fn focus(&self, view: View) -> Focus {
         let name = self.name.as_str();
         let stale_entries = STALE_INDEX_BYTES.contains(&name) || name.starts_with(random::PREFIX);
-        Focus { view, stale_entries, kept_aside: KEPT_ASIDE.contains(&name) }
+        let kept_aside = KEPT_ASIDE.contains(&name);
+        Focus { view, stale_entries, kept_aside, zeros_behind: goes_ahead() }
     }
 
     /// Plays the story to kseg in `folder` and compares each answer with `expected`, whose `given` bytes are appended
@@ -123,6 +124,7 @@ impl Story {
     pub(crate) fn play(&self, folder: &Path, expected: &[Value], view: View) -> Result<Vec<String>, String> {
         let focus = self.focus(view);
         let mut replay = Replay::new()?;
+        replay.ground().take(folder)?;
         let mut found = Vec::new();
         let mut open = false;
         for (n, (line, expected)) in self.lines.iter().zip(expected).enumerate() {
@@ -145,6 +147,7 @@ impl Story {
             }
             place(compare::answers(&name, expected, &answer, focus, open));
         }
+        replay.ground().give(folder)?;
         Ok(found)
     }
 }
@@ -187,6 +190,6 @@ fn given_batch(replay: &mut Replay, op: &mut Value, given: &str) -> Vec<String> 
         answer
     };
     let (theirs, ours) = (contents(given), contents(bytes));
-    let whole = Focus { view: View::Whole, stale_entries: false, kept_aside: false };
+    let whole = Focus { view: View::Whole, stale_entries: false, kept_aside: false, zeros_behind: false };
     compare::answers("build", &theirs, &ours, whole, false)
 }

@@ -1,14 +1,16 @@
 //! Operations on files: what one holds, what a folder holds, and the damage that a crash or a bad disk does.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use kseg_format::{Offset, Timestamp};
 use kseg_index::{IndexError, MemoryRegion, OffsetIndex, Region, TimeIndex};
+use kseg_io_backends::{Backend, IoError, Kind, Namespace, Op, OpenHow, write_all};
+use kseg_log::{Error, Isolation, Log};
 use serde_json::{Value, json};
 
 use super::describe;
+use super::ground::FILE_MAX;
 use super::protocol::{Answer, Failure, Fields};
 
 /// Bytes of an entry of an aborted-transaction index.
@@ -23,33 +25,61 @@ impl From<IndexError> for Failure {
     }
 }
 
-/// The regular files of a folder by name: size and CRC-32C. Files kept aside by recovery (`.cut`) are left out.
-pub(crate) fn list(folder: &Path) -> Answer {
-    let entries = fs::read_dir(folder)
-        .map_err(|e| Failure::new("IOException", format!("{}: {e}", folder.display())))?;
-    let mut names: Vec<String> = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|e| Failure::io(folder, &e))?;
-        let regular = fs::metadata(entry.path()).is_ok_and(|m| m.is_file());
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if regular && !name.ends_with(".cut") {
-            names.push(name);
-        }
-    }
-    names.sort();
+/// The regular files of a folder by name: size and CRC-32C. Files kept aside by recovery (`.cut`) are left out. Of the
+/// segment to which `open` appends it is those of what the log has accepted, which the file may not have yet.
+pub(crate) fn list(names: &dyn Namespace, folder: &Path, open: Option<&Log>) -> Answer {
+    let entries = names.list(folder).map_err(|e| failure("IOException", folder, &e))?;
+    let active = open.map(|log| accepted(names, folder, log)).transpose()?;
     let mut out = Vec::new();
-    for name in names {
-        let path = folder.join(&name);
-        let bytes = fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
+    for entry in entries.into_iter().filter(|entry| entry.kind == Kind::File) {
+        let name = entry.name.to_string_lossy().into_owned();
+        if name.ends_with(".cut") {
+            continue;
+        }
+        let bytes = match &active {
+            Some((log, bytes)) if *log == name => bytes.clone(),
+            _ => contents(names, &folder.join(&name))?,
+        };
         out.push(json!({"file": name, "size": bytes.len(), "crc32c": crc32c::crc32c(&bytes)}));
     }
     Ok(Value::Array(out))
 }
 
+/// The name of the file to which a log appends, and what readers of the log find in it. What lies below the log start no
+/// reader finds: that is as it is in the file.
+fn accepted(names: &dyn Namespace, folder: &Path, log: &Log) -> Result<(String, Vec<u8>), Failure> {
+    let state = log.state(false)?;
+    let active = state.segments.last().ok_or_else(|| Failure::new("IllegalStateException", "no segment"))?;
+    let name = format!("{:020}.log", active.base_offset.get());
+    let from = active.base_offset.max(state.log_start);
+    let size = usize::try_from(active.size).unwrap_or(usize::MAX);
+    let region = match size {
+        0 => None,
+        _ if from >= state.log_end => None,
+        _ => log.read(from, size, Isolation::LogEnd, true)?.region,
+    };
+    let seen = region.as_ref().map_or(size, |region| usize::try_from(region.position()).unwrap_or(size));
+    let mut bytes = if seen > 0 { contents(names, &folder.join(&name))? } else { Vec::new() };
+    bytes.resize(seen, 0);
+    if let Some(region) = region {
+        bytes.extend_from_slice(&region.to_bytes().map_err(Error::from)?);
+    }
+    Ok((name, bytes))
+}
+
+fn failure(class: &str, path: &Path, error: &IoError) -> Failure {
+    Failure::new(class, format!("{}: {}", path.display(), error.io_error()))
+}
+
+fn contents(names: &dyn Namespace, path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = names.read(path, FILE_MAX).map_err(|e| Failure::io(path, e.io_error()))?;
+    bytes.ok_or_else(|| Failure::io(path, &std::io::ErrorKind::NotFound.into()))
+}
+
 /// What stands in one file, by its suffix. The base offset comes from the name.
-pub(crate) fn file(path: &Path, records: bool) -> Answer {
+pub(crate) fn file(names: &dyn Namespace, path: &Path, records: bool) -> Answer {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let bytes = fs::read(path).map_err(|e| Failure::io(path, &e))?;
+    let bytes = contents(names, path)?;
     let mut out = json!({"file": name, "size": bytes.len()});
     let suffix = name.rsplit_once('.').map(|(_, s)| s).unwrap_or_default();
     let (field, value) = match suffix {
@@ -211,39 +241,39 @@ fn long(bytes: &[u8], at: usize) -> i64 {
 }
 
 /// Cuts a file, lengthens it with zeros, overwrites bytes of it, removes it. A missing file is made, its folder is not.
-pub(crate) fn damage(op: Fields<'_>, folder: &str) -> Answer {
+pub(crate) fn damage(backend: &dyn Backend, op: Fields<'_>, folder: &str) -> Answer {
     let path = match op.text("path") {
         Some(path) => PathBuf::from(path),
         None => Path::new(folder).join(op.need_text("file")?),
     };
-    let failed = |e: std::io::Error| Failure::io(&path, &e);
+    let failed = |e: IoError| Failure::io(&path, e.io_error());
     if op.bool_or("remove", false) {
-        fs::remove_file(&path).map_err(failed)?;
-        return Ok(json!({}));
+        let there = backend.names().remove(&path).map_err(failed)?;
+        let absent = || Failure::io(&path, &std::io::ErrorKind::NotFound.into());
+        return if there { Ok(json!({})) } else { Err(absent()) };
     }
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file =
-        file.map_err(|e| Failure::new("FileNotFoundException", format!("{}: {e}", path.display())))?;
-    let len = |file: &File| file.metadata().map(|m| m.len() as i64);
-    let resize = |file: &File, to: i64| match u64::try_from(to) {
-        Ok(to) => file.set_len(to),
-        Err(_) => Err(std::io::Error::from(std::io::ErrorKind::InvalidInput)),
+    let file = backend.open(&path, OpenHow::Create);
+    let file = file.map_err(|e| failure("FileNotFoundException", &path, &e))?;
+    let len = || file.len().map(|len| len as i64).map_err(failed);
+    let resize = |to: i64| {
+        let before = || Failure::io(&path, &std::io::ErrorKind::InvalidInput.into());
+        let len = u64::try_from(to).map_err(|_| before())?;
+        file.submit(Op::SetLen { len }).wait().result.map_err(failed)
     };
     if let Some(length) = op.long("length") {
-        resize(&file, length).map_err(failed)?;
+        resize(length)?;
     }
     if let Some(cut) = op.long("cut") {
-        resize(&file, len(&file).map_err(failed)? - cut).map_err(failed)?;
+        resize(len()? - cut)?;
     }
     if let Some(grow) = op.long("grow") {
-        resize(&file, len(&file).map_err(failed)? + grow).map_err(failed)?;
+        resize(len()? + grow)?;
     }
     if let Some(at) = op.long("at") {
-        let at = if at < 0 { len(&file).map_err(failed)? + at } else { at };
+        let at = if at < 0 { len()? + at } else { at };
         let at =
             u64::try_from(at).map_err(|_| Failure::new("IOException", "a place before the beginning"))?;
-        file.seek(SeekFrom::Start(at)).map_err(failed)?;
-        file.write_all(&op.need_bytes("bytes")?).map_err(failed)?;
+        write_all(&*file, at, Bytes::from(op.need_bytes("bytes")?).into()).map_err(failed)?;
     }
     Ok(json!({}))
 }
@@ -251,6 +281,8 @@ pub(crate) fn damage(op: Fields<'_>, folder: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use kseg_io_backends::{Backend, StdBackend};
 
     use super::{damage, file, list};
     use crate::replay::protocol::Fields;
@@ -260,10 +292,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().to_string_lossy().into_owned();
         let op = json!({"file": "f", "length": 10, "cut": 4, "grow": 2, "at": -3, "bytes": "AQID"});
-        damage(Fields(&op), &name).unwrap();
+        damage(&StdBackend::new(), Fields(&op), &name).unwrap();
         assert_eq!(std::fs::read(folder.path().join("f")).unwrap(), [0, 0, 0, 0, 0, 1, 2, 3]);
-        damage(Fields(&json!({"file": "f", "remove": true})), &name).unwrap();
-        assert!(damage(Fields(&json!({"file": "f", "remove": true})), &name).is_err());
+        damage(&StdBackend::new(), Fields(&json!({"file": "f", "remove": true})), &name).unwrap();
+        assert!(damage(&StdBackend::new(), Fields(&json!({"file": "f", "remove": true})), &name).is_err());
     }
 
     #[test]
@@ -273,7 +305,7 @@ mod tests {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
         std::fs::create_dir(folder.path().join("c")).unwrap();
-        let answer = list(folder.path()).unwrap();
+        let answer = list(StdBackend::new().names(), folder.path(), None).unwrap();
         let names: Vec<&str> = answer.as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
         assert_eq!(names, ["a", "b"]);
     }
@@ -283,7 +315,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("00000000000000000100.index");
         std::fs::write(&path, [0, 0, 0, 7, 0, 0, 1, 0]).unwrap();
-        let answer = file(&path, true).unwrap();
+        let answer = file(StdBackend::new().names(), &path, true).unwrap();
         assert_eq!(answer["entries"], json!([[107, 256]]));
     }
 }

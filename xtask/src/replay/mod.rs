@@ -7,6 +7,7 @@ mod batch;
 mod clean;
 mod describe;
 mod files;
+mod ground;
 mod legacy;
 mod protocol;
 mod state;
@@ -15,15 +16,15 @@ mod time;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use kseg_io_backends::{Backend, BackendSpec};
 use kseg_log::{Clock, Log};
 use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::flags::Flags;
 pub(crate) use describe::batches_before_damage;
+pub(crate) use ground::{Ground, choose, goes_ahead};
 use protocol::{Answer, Failure, Fields};
 pub(crate) use protocol::{base64, decoded};
 use time::Time;
@@ -32,20 +33,8 @@ pub(crate) const ABOUT: &str =
     "answers the replay protocol of xtask/kafka/README.md, lines from stdin, answers to stdout
   --backend SPEC     over this I/O backend (default std)";
 
-/// The backend that replays stand on, where one was asked for.
-static BACKEND: OnceLock<String> = OnceLock::new();
-
-/// Has every replay of this process stand on the backend that `--backend` names, if it is there.
-pub(crate) fn choose_backend(flags: &mut Flags) -> Outcome {
-    if let Some(spec) = flags.value("--backend")? {
-        spec.parse::<BackendSpec>().map_err(|error| error.to_string())?;
-        BACKEND.set(spec).map_err(|spec| format!("--backend {spec}: chosen before"))?;
-    }
-    Ok(())
-}
-
 pub(crate) fn run(mut flags: Flags) -> Outcome {
-    choose_backend(&mut flags)?;
+    choose(&mut flags)?;
     flags.finish()?;
     let mut replay = Replay::new()?;
     let mut out = std::io::stdout().lock();
@@ -63,7 +52,7 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
 /// The logs that the lines so far have opened, and their common time.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    backend: Arc<dyn Backend>,
+    ground: Ground,
     time: Arc<Time>,
     logs: BTreeMap<String, Log>,
     current: String,
@@ -75,9 +64,13 @@ impl Replay {
     /// # Errors
     /// The backend for files cannot be had.
     pub(crate) fn new() -> Result<Replay, String> {
-        let spec = BACKEND.get().map_or("std", String::as_str);
-        let backend = kseg_io_backends::open(spec).map_err(|e| e.to_string())?;
-        Ok(Replay { backend, time: Arc::new(Time::default()), logs: BTreeMap::new(), current: String::new() })
+        let (time, logs) = (Arc::new(Time::default()), BTreeMap::new());
+        Ok(Replay { ground: Ground::new()?, time, logs, current: String::new() })
+    }
+
+    /// What its logs stand on.
+    pub(crate) fn ground(&self) -> &Ground {
+        &self.ground
     }
 
     /// The answer to a line; none to an empty line or a comment.
@@ -97,9 +90,17 @@ impl Replay {
             "marker" => Ok(json!({"bytes": base64(&batch::marker(op)?)})),
             "kraft" => Ok(json!({"bytes": base64(&batch::kraft(op)?)})),
             "describe" => describe::buffer(&op.need_bytes("bytes")?),
-            "file" => files::file(Path::new(op.need_text("path")?), op.bool_or("records", true)),
-            "files" => files::list(Path::new(op.text("dir").unwrap_or(&self.current))),
-            "damage" => files::damage(op, &self.current),
+            "file" => files::file(
+                self.ground.names(),
+                Path::new(op.need_text("path")?),
+                op.bool_or("records", true),
+            ),
+            "files" => {
+                let dir = op.text("dir").unwrap_or(&self.current);
+                let open = self.logs.get(dir).filter(|_| goes_ahead());
+                files::list(self.ground.names(), Path::new(dir), open)
+            }
+            "damage" => files::damage(&**self.ground.backend(), op, &self.current),
             "time" => {
                 self.time.set(op.need_long("ms")?);
                 Ok(json!({"now": self.time.now_ms()}))
@@ -141,7 +142,7 @@ impl Replay {
         if self.logs.contains_key(dir) {
             return Err(Failure::new("IllegalStateException", format!("already open: {dir}")));
         }
-        let log = state::open(&self.backend, &self.time, op)?;
+        let log = state::open(self.ground.backend(), &self.time, op)?;
         let state = state::shown(&log, op.bool_or("indexes", false))?;
         self.logs.insert(dir.to_owned(), log);
         self.current = dir.to_owned();
