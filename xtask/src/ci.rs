@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::conformance::Asked;
 use crate::flags::Flags;
 use crate::workspace::{LIBRARIES, Workspace};
-use crate::{Outcome, conformance, loom, shell, tidy, workspace};
+use crate::{Outcome, conformance, crash, loom, shell, tidy, workspace};
 
 pub(crate) const ABOUT: &str = "runs all that CI runs, in order, and stops at the first failure
   --list             prints the steps
@@ -40,6 +40,11 @@ const STEPS: &[Step] = &[
         name: "loom",
         about: "models of what runs beside a writer",
         run: |c| loom::models(&c.workspace, None, 2, None),
+    },
+    Step {
+        name: "kills",
+        about: "writers killed while they wait for durability, over every backend",
+        run: kills,
     },
     Step {
         name: "conformance",
@@ -164,6 +169,10 @@ fn msrv(context: &Context) -> Outcome {
         cargo.args(["-p", library]);
     }
     shell::run(&mut cargo)
+}
+
+fn kills(_: &Context) -> Outcome {
+    crash::BACKENDS.iter().try_for_each(|backend| crash::kill_acknowledged(backend, 20, 1))
 }
 
 fn held_against_kafka(context: &Context) -> Outcome {

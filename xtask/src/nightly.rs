@@ -15,7 +15,8 @@ pub(crate) const ABOUT: &str = "longer versions of what CI runs, part by part; g
   --only PART        one part
   --cases N          tests: random cases a property (default 4096)
   --preemptions N    loom: how often a thread may be interrupted (default 3)
-  --kills N          kills: writers killed (default 2000)
+  --kills N          kills: runs of kseg append that are killed, and a tenth as many writers that wait for durability
+                     over each backend (default 2000)
   --losses N         power: random losses after each cut (default 50)
   --scale N          scale: partitions, and segments (default 10000)
   --random N         stories: random stories put to a live Kafka as well (default 1000)
@@ -48,11 +49,7 @@ const PARTS: &[Part] = &[
     Part { name: "tests", about: "all tests, optimized, with many random cases", run: tests },
     Part { name: "powerset", about: "every set of features of every library crate", run: powerset },
     Part { name: "loom", about: "the models, with more preemptions", run: models },
-    Part {
-        name: "kills",
-        about: "writers killed at random moments",
-        run: |w| crash::kill_loop(w.kills, w.seed),
-    },
+    Part { name: "kills", about: "writers killed at random moments, over every backend", run: kills },
     Part {
         name: "power",
         about: "the power cut, and every fault, at every call of a log's life",
@@ -134,6 +131,12 @@ fn sets(features: &[String]) -> Vec<Vec<&str>> {
 
 fn models(wanted: &Wanted) -> Outcome {
     loom::models(&wanted.workspace, None, wanted.preemptions, None)
+}
+
+fn kills(wanted: &Wanted) -> Outcome {
+    crash::kill_lines(wanted.kills, wanted.seed)?;
+    let each = |backend: &&str| crash::kill_acknowledged(backend, wanted.kills.div_ceil(10), wanted.seed);
+    crash::BACKENDS.iter().try_for_each(each)
 }
 
 /// Optimized: the cuts are many, and each is followed by as many openings.

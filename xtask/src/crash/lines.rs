@@ -1,27 +1,13 @@
-//! `cargo xtask crash`: `kseg append` is killed with SIGKILL again and again, and what is left must be a beginning of
-//! what went in: no line lost before another, none doubled, none torn.
-//!
-//! The page cache outlives a killed process, so this says nothing about power cuts; it says that whatever order the
-//! writes came in, recovery ends at a whole batch.
+//! `kseg append` is killed with SIGKILL again and again, and what is left must be a beginning of what went in: no line
+//! lost before another, none doubled, none torn.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::flags::Flags;
+use super::Chance;
 use crate::{Outcome, shell, workspace};
-
-pub(crate) const ABOUT: &str = "kills kseg append at random moments and reads what is left
-  --rounds N         how often (default 20)
-  --seed N           the first of the random numbers (default 1)";
-
-pub(crate) fn run(mut flags: Flags) -> Outcome {
-    let rounds = flags.number("--rounds")?.unwrap_or(20);
-    let seed = flags.number("--seed")?.unwrap_or(1);
-    flags.finish()?;
-    kill_loop(rounds, seed)
-}
 
 /// # Errors
 /// The round and the line at which something is missing, doubled or torn.
@@ -31,13 +17,11 @@ pub(crate) fn kill_loop(rounds: u64, seed: u64) -> Outcome {
     let folder = tempfile::tempdir().map_err(|e| format!("temporary folder: {e}"))?;
     let codecs = ["none", "lz4", "zstd"];
     let mut kept = vec![0; codecs.len()];
-    let mut random = seed;
+    let mut chance = Chance(seed);
     for round in 0..rounds {
         let which = usize::try_from(round).unwrap_or(0) % codecs.len();
         let partition = folder.path().join(format!("killed-{which}"));
-        // A linear congruential generator: enough to spread the moments, and repeatable.
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let patience = Duration::from_millis(20 + (random >> 33) % 400);
+        let patience = Duration::from_millis(20 + chance.below(400));
         append_and_kill(&kseg, &partition, codecs[which], kept[which], patience)?;
         let left = left(&kseg, &partition).map_err(|e| format!("round {round}, {}: {e}", codecs[which]))?;
         if left < kept[which] {
