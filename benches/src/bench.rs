@@ -128,19 +128,25 @@ impl Bench {
             return Ok(filled.clone());
         }
         let medium = Medium::of(backend, &self.dir)?;
-        // The file's bytes must stay in the page cache, the memory's in memory; leave as much again for all else.
-        if self.memory_available < self.scale.log_bytes.saturating_mul(2) {
-            return Err(BenchError::Unsuited(format!(
-                "a log of {} MiB does not stay in memory here: {} MiB available",
-                self.scale.log_bytes >> 20,
-                self.memory_available >> 20
-            )));
-        }
-        self.memory_available -= self.scale.log_bytes;
+        self.take_memory(self.scale.log_bytes)?;
         let dir = self.dir.join(backend.name()).join("filled-0");
         let filled = Arc::new(Filled::new(backend.clone(), medium, &dir, self.scale.log_bytes)?);
         self.filled.push(filled.clone());
         Ok(filled)
+    }
+
+    /// Sets memory aside for a log that is to stay there: a file's bytes in the page cache, or a process's own. As much
+    /// again must be left for all else.
+    pub(crate) fn take_memory(&mut self, log_bytes: u64) -> Result<(), BenchError> {
+        if self.memory_available < log_bytes.saturating_mul(2) {
+            return Err(BenchError::Unsuited(format!(
+                "a log of {} MiB does not stay in memory here: {} MiB available",
+                log_bytes >> 20,
+                self.memory_available >> 20
+            )));
+        }
+        self.memory_available -= log_bytes;
+        Ok(())
     }
 }
 

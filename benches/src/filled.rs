@@ -1,5 +1,6 @@
 //! A log of a known shape, filled once and read by several scenarios.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,6 +115,16 @@ pub(crate) fn open(backend: &Arc<dyn Backend>, dir: &Path, config: LogConfig) ->
     let mut options = OpenOptions::new(backend.clone());
     options.config = config;
     Ok(Log::open(dir, options)?)
+}
+
+/// The `.log` files in `dir`, in order.
+pub(crate) fn segments(dir: &Path) -> Result<Vec<PathBuf>, BenchError> {
+    let failed = BenchError::io("list", dir);
+    let entries = fs::read_dir(dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(failed)?;
+    let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "log"));
+    found.sort();
+    Ok(found)
 }
 
 /// The last offset as a number, for checks.

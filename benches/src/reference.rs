@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Fills `into` from `at`: one pread (more only where the kernel gives less), or a copy.
-    fn read(&self, into: &mut [u8], at: u64) -> Result<(), BenchError> {
+    pub(crate) fn read(&self, into: &mut [u8], at: u64) -> Result<(), BenchError> {
         match self {
             Store::File(path, file) => file.read_exact_at(into, at).map_err(BenchError::io("read", path)),
             Store::Memory(bytes) => {
@@ -158,7 +158,7 @@ pub(crate) struct MemoryAppendLoop {
 }
 
 /// What the memory of [`MemoryAppendLoop`] grows by.
-const PIECE: usize = 1 << 20;
+pub(crate) const PIECE: usize = 1 << 20;
 
 impl MemoryAppendLoop {
     /// Appends batches of `supply`, beginning again with no memory after `cap` bytes.

@@ -100,17 +100,6 @@ impl DirtyLog {
         Ok(DirtyLog { dir, keys, records, len })
     }
 
-    /// The `.log` files, in order.
-    fn segments(&self) -> Result<Vec<PathBuf>, BenchError> {
-        let failed = BenchError::io("list", &self.dir);
-        let entries =
-            fs::read_dir(&self.dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(failed)?;
-        let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-        found.retain(|path| path.extension().is_some_and(|ending| ending == "log"));
-        found.sort();
-        Ok(found)
-    }
-
     /// A copy of all files in a new folder.
     fn copy_to(&self, dir: &Path) -> Result<(), BenchError> {
         fs::create_dir_all(dir).map_err(BenchError::io("create", dir))?;
@@ -215,7 +204,7 @@ impl BareLoop {
     fn new(dirty: Arc<DirtyLog>, out: PathBuf) -> Result<BareLoop, BenchError> {
         let mut segments = Vec::new();
         let mut records = 0;
-        for path in dirty.segments()? {
+        for path in filled::segments(&dirty.dir)? {
             let bytes = fs::read(&path).map_err(BenchError::io("read", &path))?;
             let mut batches = Vec::new();
             for batch in kseg_format::Batches::new(&bytes) {

@@ -8,6 +8,7 @@ mod clean;
 mod codec;
 mod lookup;
 mod read;
+mod recover;
 mod writer;
 
 use std::fmt;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Scenario> {
     let mut all = append::scenarios();
     all.extend(writer::scenarios());
     all.extend(read::scenarios());
+    all.extend(recover::scenarios());
     all.extend(lookup::scenarios());
     all.extend(clean::scenarios());
     all.extend(codec::scenarios());
