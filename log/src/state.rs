@@ -129,6 +129,36 @@ impl Log {
         self.inner.expire_producers()
     }
 
+    /// Lets go of the descriptors and maps of sealed segments that are durable and that nobody has read since the last call:
+    /// a log holds files for what is in use, however many segments it has. Returns for how many. Reads open them again. A log
+    /// that is closed or fenced is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::Segment`](crate::Error::Segment) where index entries cannot be made durable; the files stay open.
+    pub fn release_idle_segments(&self) -> Result<usize> {
+        let log = &self.inner;
+        if log.check_writable().is_err() {
+            return Ok(0);
+        }
+        let recovery_point = log.marks().recovery_point;
+        let segments = log.segments();
+        let mut idle = Vec::new();
+        for pair in segments.as_slice().windows(2) {
+            // Durable: all of it lies below the recovery point. The last is the active one.
+            if pair[1].base_offset() <= recovery_point && pair[0].is_idle().map_err(|e| log.wrap(e))? {
+                idle.push(pair[0].clone());
+            }
+        }
+        if idle.is_empty() {
+            return Ok(0);
+        }
+        // With the lock that changes of segments take: a truncation may be about to make one of them active.
+        log.locked(|_, _| {
+            let open = log.check_writable().is_ok();
+            Ok(if open { idle.iter().filter(|segment| segment.rest()).count() } else { 0 })
+        })
+    }
+
     /// Writes a producer snapshot at the log end offset, unless there is one.
     ///
     /// # Errors

@@ -1,10 +1,13 @@
-//! Many partitions, and many segments in one log: what a process holds for them when they are idle.
+//! Many partitions, and many segments in one log: what a process holds for them when they are idle; and what it holds while
+//! it recovers a large log.
 //!
 //! One test, in a process of its own: it looks at the process's memory, descriptors and maps.
 #![cfg(all(target_os = "linux", not(loom)))]
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use kseg_format::{BatchOptions, LeaderEpoch, Offset, Origin, RecordBatchBuilder, Timestamp};
@@ -14,8 +17,17 @@ use kseg_log::{Isolation, LoadOptions, Log, LogConfig, LogDir, LogDirOptions, Op
 /// How many partitions, and how many segments, unless `KSEG_SCALE` says otherwise. What is held grows in proportion.
 const COUNT: usize = 1000;
 
+/// MiB of the log that is recovered, unless `KSEG_RECOVER` says otherwise. What is held does not grow with it.
+const RECOVERED_MIB: usize = 96;
+/// The most that the process may hold while it recovers.
+const RECOVERY_MEMORY_MAX: usize = 32 << 20;
+
 fn count() -> usize {
-    std::env::var("KSEG_SCALE").map_or(COUNT, |n| n.parse().expect("KSEG_SCALE: a number"))
+    number("KSEG_SCALE", COUNT)
+}
+
+fn number(variable: &str, default: usize) -> usize {
+    std::env::var(variable).map_or(default, |n| n.parse().unwrap_or_else(|e| panic!("{variable}={n}: {e}")))
 }
 
 fn batch(value: usize) -> BytesMut {
@@ -48,7 +60,9 @@ fn maps() -> usize {
 }
 
 #[test]
-fn what_is_idle_holds_little() {
+fn what_is_idle_or_recovered_holds_little() {
+    // First, while the process holds nothing that it could use again; as large as is asked for, so on the disk.
+    recovery(&tempfile::tempdir().expect("a directory").path().join("unclean-0"));
     // Where there is memory for files: thousands of syncs of a disk tell nothing here.
     let memory = Path::new("/dev/shm");
     let temp = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -107,6 +121,11 @@ fn many_segments(path: &Path) {
     }
     log.flush(true).expect("flushed");
     assert_eq!(log.state(false).expect("state").segments.len(), count);
+    // What was written and then nobody read is let go of, and opened again for who reads.
+    assert_eq!(log.release_idle_segments().expect("looked at"), 0);
+    assert_eq!(log.release_idle_segments().expect("let go"), count - 1);
+    assert!(descriptors() < 20, "{} descriptors for sealed segments that nobody reads", descriptors());
+    assert!(log.read(Offset::ZERO, 1, Isolation::LogEnd, true).expect("a read").region.is_some());
     log.close().expect("closed");
 
     let before = (anonymous(), descriptors(), maps());
@@ -127,4 +146,35 @@ fn many_segments(path: &Path) {
         let fetch = log.read(Offset::new(offset as i64), 1, Isolation::LogEnd, true).expect("a read");
         assert_eq!(fetch.offset, Offset::new(offset as i64));
     }
+}
+
+/// Recovers a log of which nothing is known to be durable, beside a thread that looks at the process's memory.
+fn recovery(path: &Path) {
+    let bytes = (number("KSEG_RECOVER", RECOVERED_MIB) << 20) as u64;
+    let options = OpenOptions::new(kseg_io_backends::open("std").expect("std"));
+    let log = Log::open(path, options.clone()).expect("a log");
+    while log.size() < bytes {
+        lead(&log, 16 << 10);
+    }
+    log.flush(true).expect("flushed");
+    let end = log.log_end_offset();
+    log.close().expect("closed");
+
+    let done = AtomicBool::new(false);
+    let peak = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut peak = 0;
+            while !done.load(Ordering::Acquire) {
+                peak = peak.max(anonymous());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            peak
+        });
+        let log = Log::open(path, OpenOptions { clean: false, ..options });
+        done.store(true, Ordering::Release);
+        assert_eq!(log.expect("recovered").log_end_offset(), end);
+        watcher.join().expect("the watcher")
+    });
+    println!("recovery of {} MiB: {} KiB of anonymous memory", bytes >> 20, peak >> 10);
+    assert!(peak > 0 && peak <= RECOVERY_MEMORY_MAX, "{peak} bytes of anonymous memory");
 }

@@ -9,13 +9,15 @@ use kseg_io_backends::{Appender, Backend, IoError, Op, OpenHow, Space, appender}
 
 use crate::config::MAX_SEGMENT_SIZE;
 use crate::error::{Error, Result};
-use crate::sync::{AtomicU64, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, RwLock};
 
 #[derive(Debug)]
 pub(crate) struct LogFile {
     backend: Arc<dyn Backend>,
     /// Bytes of whole appends. Stored with Release after the bytes are readable, loaded with Acquire by readers.
     size: AtomicU64,
+    /// Something asked for the file since [`forget_use`](Self::forget_use). A hint, so Relaxed: who reads has a handle of its own.
+    used: AtomicBool,
     state: RwLock<State>,
 }
 
@@ -35,7 +37,7 @@ impl LogFile {
         }
         let open = appender(file, 0)?;
         let state = RwLock::new(State { path, open: Some(open), closed: false });
-        Ok(LogFile { backend, size: AtomicU64::new(0), state })
+        Ok(LogFile { backend, size: AtomicU64::new(0), used: AtomicBool::new(true), state })
     }
 
     /// A file that exists with `size` bytes; opened when first used.
@@ -44,7 +46,7 @@ impl LogFile {
             return Err(Error::TooLarge { path, size, adding: 0 });
         }
         let state = RwLock::new(State { path, open: None, closed: false });
-        Ok(LogFile { backend, size: AtomicU64::new(size), state })
+        Ok(LogFile { backend, size: AtomicU64::new(size), used: AtomicBool::new(false), state })
     }
 
     #[inline]
@@ -59,6 +61,9 @@ impl LogFile {
 
     #[inline]
     pub(crate) fn open(&self) -> Result<Arc<dyn Appender>> {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
         {
             let state = self.state.read();
             if let Some(open) = &state.open {
@@ -81,6 +86,24 @@ impl LogFile {
         let open = appender(file, self.size())?;
         state.open = Some(open.clone());
         Ok(open)
+    }
+
+    /// Whether the file was asked for since [`forget_use`](Self::forget_use).
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn forget_use(&self) {
+        self.used.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets go of the file until something needs it. Returns whether it was open.
+    pub(crate) fn rest(&self) -> bool {
+        self.is_open() && self.state.write().open.take().is_some()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.read().open.is_some()
     }
 
     /// Writes `data` behind the last append, one write call, and publishes the new size. Returns the position.

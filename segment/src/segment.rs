@@ -491,6 +491,47 @@ impl Segment {
         indexes.time.resize(self.base, size)
     }
 
+    /// The first of two steps that let go of the files of a sealed segment that nobody uses: whether it holds any, and has not
+    /// been used since the last call. Makes the index entries durable then, as nothing can once the maps are gone.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a sync fails.
+    pub fn is_idle(&self) -> Result<bool> {
+        if self.log.is_used() {
+            self.log.forget_use();
+            return Ok(false);
+        }
+        let indexes = self.indexes();
+        let mapped = indexes.offset.get().is_some() || indexes.time.get().is_some();
+        if indexes.active || !(mapped || self.log.is_open()) {
+            return Ok(false);
+        }
+        indexes.offset.flush()?;
+        indexes.time.flush()?;
+        Ok(true)
+    }
+
+    /// The second step, for a segment that [`is_idle`](Self::is_idle) and whose batches are durable: lets go of the descriptor
+    /// and of the maps, which come again when something uses them. Readers that hold a region keep reading. Does nothing for a
+    /// segment that takes appends, or that has been used in between. Returns whether anything was let go.
+    ///
+    /// Kafka holds on to all it has opened.
+    pub fn rest(&self) -> bool {
+        if self.log.is_used() {
+            return false;
+        }
+        let mut indexes = self.indexes_mut();
+        if indexes.active {
+            return false;
+        }
+        let mapped = indexes.offset.get().is_some() || indexes.time.get().is_some();
+        indexes.offset.release();
+        indexes.time.release();
+        self.indexes_open.store(false, Ordering::Relaxed);
+        drop(indexes);
+        self.log.rest() || mapped
+    }
+
     /// Closes the segment: the last time-index entry, both indexes cut to their entries, the `.log` file cut and
     /// synced. Indexes that nothing has used are left alone. A second close does nothing.
     ///

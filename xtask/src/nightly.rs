@@ -56,7 +56,11 @@ const PARTS: &[Part] = &[
         run: power,
     },
     Part { name: "keys", about: "8 GiB of unique keys under a map of 128 MiB", run: keys },
-    Part { name: "scale", about: "what idle partitions and sealed segments hold", run: scale },
+    Part {
+        name: "scale",
+        about: "what idle partitions and sealed segments hold, and the recovery of 4 GiB",
+        run: scale,
+    },
     Part {
         name: "stories",
         about: "golden stories over every backend, and random ones beside a live Kafka",
@@ -154,7 +158,7 @@ fn keys(_: &Wanted) -> Outcome {
 fn scale(wanted: &Wanted) -> Outcome {
     let mut tests =
         shell::cargo(["test", "--release", "-p", "kseg-log", "--test", "scale", "--", "--nocapture"]);
-    shell::run(tests.env("KSEG_SCALE", wanted.scale.to_string()))
+    shell::run(tests.env("KSEG_SCALE", wanted.scale.to_string()).env("KSEG_RECOVER", "4096"))
 }
 
 fn stories(wanted: &Wanted) -> Outcome {

@@ -26,6 +26,7 @@ impl LogDir {
     /// | recovery points | `log.flush.offset.checkpoint.interval.ms` |
     /// | log start offsets | `log.flush.start.offset.checkpoint.interval.ms` |
     /// | high watermarks | `replica.high.watermark.checkpoint.interval.ms` |
+    /// | files of sealed segments that nobody has read since the last time | `log.retention.check.interval.ms` |
     /// | idle producers | `producer.id.expiration.check.interval.ms` |
     ///
     /// An error ends neither the work nor that on other logs; the last is in [`last_trouble`](Self::last_trouble).
@@ -39,6 +40,7 @@ impl LogDir {
                 config.log_retention_check_interval_ms,
                 DirInner::retain as fn(&DirInner),
             ),
+            ("idle-segments", config.log_retention_check_interval_ms, DirInner::release_idle_segments),
             ("kafka-log-flusher", config.log_flush_scheduler_interval_ms, DirInner::flush_due),
             (
                 "kafka-recovery-point-checkpoint",
@@ -99,6 +101,12 @@ impl DirInner {
             if !log.config().cleanup_policy.compact {
                 self.note("kafka-log-retention", log.delete_old_segments().map(drop));
             }
+        }
+    }
+
+    fn release_idle_segments(&self) {
+        for (_, log) in self.open_logs() {
+            self.note("idle-segments", log.release_idle_segments().map(drop));
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kseg_format::{LeaderEpoch, Offset, Origin, PartitionMetadata};
-use kseg_io_backends::{Call, Fault, Faulty};
+use kseg_io_backends::{Call, Fault, Faulty, Metered};
 use kseg_log::{
     BrokerConfig, Error, Isolation, LoadOptions, Log, LogDir, LogDirOptions, LogManager, TopicPartition,
 };
@@ -171,6 +171,30 @@ fn log_edge_208_retention_by_size_keeps_what_fits_and_one_segment_more() {
     dir.start_background(&BrokerConfig::default());
     bench.scheduler.advance(30_000);
     assert_eq!(bases(&log).len(), 6);
+}
+
+#[test]
+fn sealed_segments_that_nobody_reads_let_go_of_their_files_in_the_background() {
+    let metered = Arc::new(Metered::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(metered.clone(), &[("internal.segment.bytes", "250"), ("retention.ms", "-1")]);
+    let dir = manager(&bench, 1);
+    let log = dir.get_or_create(&p(0)).expect("a log");
+    for n in 0..5 {
+        lead(&log, 10, n, 250);
+    }
+    let opened = || {
+        let before = metered.calls(Call::Open, "log").calls;
+        assert_eq!(read(&log, 0).0, 0);
+        metered.calls(Call::Open, "log").calls - before
+    };
+    let every_ms = 300_000;
+    dir.start_background(&BrokerConfig { log_retention_check_interval_ms: every_ms, ..Default::default() });
+    bench.scheduler.advance(30_000);
+    assert_eq!(opened(), 0, "read a moment ago");
+    bench.scheduler.advance(every_ms);
+    assert_eq!(opened(), 0, "read in the last interval");
+    bench.scheduler.advance(2 * every_ms);
+    assert_eq!(opened(), 1, "not read in the last interval");
 }
 
 #[test]

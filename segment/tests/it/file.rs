@@ -49,6 +49,43 @@ fn log_edge_14_an_index_that_was_let_go_is_an_error_not_a_crash() {
 }
 
 #[test]
+fn a_sealed_segment_that_nobody_uses_lets_go_of_its_files() {
+    let metered = Arc::new(Metered::new(memory()));
+    let backend: Arc<dyn Backend> = metered.clone();
+    let segment = filled(&backend, 80);
+    let idle = || segment.is_idle().expect("looked at");
+    assert_eq!([idle(), idle(), segment.rest()], [false; 3], "it takes appends");
+
+    segment.seal().expect("sealed");
+    segment.flush(true).expect("flushed");
+    let entries = offset_entries(&segment);
+    assert_eq!([idle(), idle()], [false, true], "used, then not");
+    let held = region(&segment);
+    assert!(!segment.rest(), "used in between");
+    assert_eq!([idle(), idle(), segment.rest()], [false, true, true]);
+    assert_eq!([idle(), segment.rest()], [false; 2], "nothing is left to let go of");
+
+    let opened = || metered.calls(Call::Open, "log").calls;
+    let before = opened();
+    let mut bytes = Vec::new();
+    held.copy_into(&mut bytes).expect("a region reads on");
+    assert_eq!((bytes.len() as u64, opened() - before), (segment.size(), 0));
+    assert_eq!(position_of(&segment, 79), Some(79 * 69));
+    assert_eq!((offset_entries(&segment), opened() - before), (entries, 1));
+
+    // Where a truncation makes it the last one again, it takes appends.
+    assert_eq!([idle(), idle(), segment.rest()], [false, true, true]);
+    segment.activate().expect("active");
+    assert!(!segment.rest());
+    append(&segment, 80, &sized(80, 1, 90, 69));
+    assert_eq!(
+        (position_of(&segment, 80), len(&*backend, 0, FileKind::OffsetIndex)),
+        (Some(80 * 69), Some(1024))
+    );
+    segment.close().expect("closed");
+}
+
+#[test]
 fn log_edge_73_a_file_holds_what_a_position_can_name_and_no_more() {
     const MAX: u64 = i32::MAX as u64;
     let backend = memory();
