@@ -476,6 +476,18 @@ mod tests {
             let parts: Vec<Bytes> = (0..count).map(|index| Bytes::from(vec![index as u8; 78])).collect();
             assert_eq!(split(&parts, PARTS_MAX, BYTES_MAX), calls);
         }
+        // The limit on bytes, with parts that share their memory: more than a call takes, and none of it copied.
+        let parts = vec![Bytes::from(vec![7; 8 << 20]); 300];
+        let mut gather = Gather::from(parts);
+        let mut calls = Vec::new();
+        while !gather.is_empty() {
+            let taken = with_slices(gather.parts(), PARTS_MAX, BYTES_MAX, |slices| {
+                slices.iter().map(|slice| slice.len()).sum::<usize>()
+            });
+            gather.advance(taken as u64);
+            calls.push(taken);
+        }
+        assert_eq!(calls, [BYTES_MAX, 300 * (8 << 20) - BYTES_MAX]);
         // The limit on bytes, scaled down: within a part, between parts, with empty parts around it.
         let parts: Vec<Bytes> = [3, 0, 4, 0, 0, 10, 1].iter().map(|len| Bytes::from(vec![1; *len])).collect();
         for bytes_max in 1..20 {

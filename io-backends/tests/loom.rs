@@ -158,6 +158,25 @@ fn durable_never_passes_what_was_stable_when_the_sync_began() {
     });
 }
 
+/// A flush answers for all that was stable before it, also where the writer has only just published it.
+#[test]
+fn a_flush_answers_for_all_that_was_stable() {
+    model([(1, 1), (1, 2), (2, 2)], || {
+        let log = log();
+        append(&*log, b"a");
+        assert_eq!(log.flush().unwrap(), 1);
+        let writer = thread::spawn({
+            let log = Arc::clone(&log);
+            move || append(&*log, b"b")
+        });
+        let stable = log.marks().stable();
+        let durable = log.flush().unwrap();
+        assert!(durable >= stable, "{stable} was stable, {durable} is flushed");
+        writer.join().unwrap();
+        (stable, durable)
+    });
+}
+
 /// Who awaits in a model: woken once, or for ever asleep, which loom finds.
 #[derive(Default)]
 struct Signal {

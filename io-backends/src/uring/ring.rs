@@ -653,6 +653,38 @@ mod tests {
     }
 
     #[test]
+    fn iob_03_a_call_takes_no_more_parts_and_bytes_than_the_kernel_does() {
+        let calls = |parts: Vec<Bytes>| {
+            let (mut flying, _ticket) = flying(1, Through::No);
+            flying.write.data = Gather::from(parts);
+            flying.write.size = flying.write.data.len();
+            let mut calls = Vec::new();
+            loop {
+                let size = left(&mut flying);
+                assert!(flying.slices.len() <= 1024 && size <= 2_147_479_552);
+                calls.push(size);
+                // More than a completion can say is never asked for.
+                match flying.step(i32::try_from(size).unwrap()) {
+                    Step::Again => {}
+                    Step::End(result) => {
+                        result.unwrap();
+                        return calls;
+                    }
+                    Step::WithoutDsync => panic!("nothing was said of it"),
+                }
+            }
+        };
+        for (count, expected) in [(1024, 1), (1025, 2), (2048, 2), (3000, 3)] {
+            let batches: Vec<Bytes> = (0..count).map(|index| vec![index as u8; 78].into()).collect();
+            let sizes = calls(batches);
+            assert_eq!((sizes.len(), sizes.iter().sum()), (expected, count * 78));
+        }
+        // Parts that share their memory: more than a call takes, and none of it copied.
+        let large = calls(vec![Bytes::from(vec![7; 8 << 20]); 300]);
+        assert_eq!(large, [2_147_479_552, 300 * (8 << 20) - 2_147_479_552]);
+    }
+
+    #[test]
     fn a_short_write_goes_on_where_it_stopped_or_at_the_block_before() {
         let (mut buffered, _ticket) = flying(1, Through::No);
         assert!(matches!(buffered.step(1500), Step::Again));

@@ -38,8 +38,15 @@ fn every_backend_passes_the_suite_on_tmpfs() {
 
 #[test]
 fn every_backend_passes_the_suite_on_xfs() {
-    if let Some(xfs) = places::on_xfs() {
+    if let Some(xfs) = places::on_loop("xfs", 512, 400 << 20) {
         assert!(run_in(xfs.path()) >= 5);
+    }
+}
+
+#[test]
+fn every_backend_passes_the_suite_on_ext4_with_large_sectors() {
+    if let Some(ext4) = places::on_loop("ext4", 4096, 400 << 20) {
+        assert!(run_in(ext4.path()) >= 5);
     }
 }
 

@@ -167,7 +167,39 @@ fn a_truncation_inside_a_block_keeps_what_is_before_it() {
 }
 
 #[test]
-fn a_file_system_without_direct_writes_is_told_at_the_open() {
+fn iob_07_alignment_is_what_the_file_system_says_and_every_write_obeys_it() {
+    for (kind, sector) in [("ext4", 512), ("ext4", 4096), ("xfs", 512), ("xfs", 4096)] {
+        let Some(place) = places::on_loop(kind, sector, 400 << 20) else { continue };
+        let mut ran = 0;
+        for spec in places::SPECS.into_iter().filter(|spec| spec.contains("direct")) {
+            let Some(backend) = places::backend(spec, place.path()) else { continue };
+            let path = place.path().join(ran.to_string());
+            let file = backend.open(&path, OpenHow::Create).unwrap();
+            assert_eq!(file.align().offset.get(), sector, "{kind}, {spec}");
+            assert!(file.align().block.get().is_multiple_of(sector), "{kind}, {spec}");
+            drop(file);
+            let log = strict(&*backend, &path, 0);
+            // Memory that is off by half a kilobyte, and sizes that are no blocks.
+            let all = Bytes::from(bytes(0, 300_000));
+            let mut at = 0;
+            for size in [1000, 4096, 511, 70_000, 1, 8192, 131_072, 513] {
+                let part = all.slice(at..at + size);
+                let off = Bytes::from([&[0; 512][..], &part].concat()).slice(512..);
+                log.append(off.into()).unwrap();
+                at += size;
+                assert_eq!(log.flush().unwrap(), at as u64, "{kind}, {sector}, {spec}");
+            }
+            log.seal().unwrap();
+            drop(log);
+            assert!(std::fs::read(&path).unwrap() == all[..at], "{kind}, {sector}, {spec}");
+            ran += 1;
+        }
+        assert!(ran >= 2, "std+direct is to be had on {kind}");
+    }
+}
+
+#[test]
+fn iob_07_a_file_system_without_direct_writes_is_told_at_the_open() {
     let Some(dir) = places::on_tmpfs() else { return };
     for spec in ["std+direct", "uring+direct"] {
         let Ok(backend) = open(spec) else { continue };

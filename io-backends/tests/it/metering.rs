@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kseg_io_backends::{Appender, Backend, Call, Gather, Metered, Op, OpenHow, StdBackend, appender};
 
+use crate::places;
+
 fn metered(dir: &Path) -> (Arc<Metered>, Arc<dyn Appender>) {
     let metered = Arc::new(Metered::new(Arc::new(StdBackend::new())));
     let log = appender(metered.open(&dir.join("0.log"), OpenHow::Create).unwrap(), 0).unwrap();
@@ -35,13 +37,30 @@ fn iob_03_three_thousand_batches_at_once_take_three_calls() {
         let dir = dir.path().join(count.to_string());
         std::fs::create_dir(&dir).unwrap();
         let (metered, log) = metered(&dir);
-        let batches: Vec<Bytes> = (0..count).map(|index| Bytes::from(vec![index as u8; 78])).collect();
-        let expected = batches.concat();
-        log.append(Gather::from(batches)).unwrap();
+        log.append(Gather::from(batches(count))).unwrap();
         assert_eq!(metered.calls(Call::Write, "log").calls, calls);
         assert_eq!(metered.total(), calls);
-        assert_eq!(std::fs::read(dir.join("0.log")).unwrap(), expected);
+        assert_eq!(std::fs::read(dir.join("0.log")).unwrap(), batches(count).concat());
     }
+}
+
+#[test]
+fn iob_03_batches_of_any_number_at_once_lie_in_order_on_every_backend() {
+    places::with_each(|spec, backend, dir| {
+        for count in [1024, 1025, 2048, 3000] {
+            let path = dir.join(format!("{count}.log"));
+            let log = appender(backend.open(&path, OpenHow::Create).unwrap(), 0).unwrap();
+            log.append(Gather::from(batches(count))).unwrap();
+            let expected = batches(count).concat();
+            assert_eq!(log.flush().unwrap(), expected.len() as u64, "{spec}");
+            assert_eq!(log.seal().unwrap(), expected.len() as u64, "{spec}");
+            assert!(std::fs::read(&path).unwrap() == expected, "{spec}: {count}");
+        }
+    });
+}
+
+fn batches(count: usize) -> Vec<Bytes> {
+    (0..count).map(|index| Bytes::from(vec![(index % 251) as u8; 78])).collect()
 }
 
 #[test]

@@ -48,42 +48,57 @@ pub(crate) fn on_tmpfs() -> Option<tempfile::TempDir> {
     made.ok()
 }
 
-/// A new directory on an xfs that lies in a file and is mounted as long as the result lives.
-pub(crate) fn on_xfs() -> Option<Xfs> {
+/// A new file system of this kind (`ext4`, `xfs`) in a file of so many bytes, behind a block device whose blocks have
+/// `sector` bytes, mounted as long as the result lives. It takes root, and the program that makes such file systems.
+pub(crate) fn on_loop(kind: &str, sector: u32, size: u64) -> Option<Mounted> {
     let dir = tempfile::tempdir().unwrap();
     let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));
     std::fs::create_dir(&mount).unwrap();
-    std::fs::File::create(&image).unwrap().set_len(400 << 20).unwrap();
-    let run = |program: &str, args: &[&Path]| {
-        let output = Command::new(program).args(args).output().map_err(|error| error.to_string())?;
+    std::fs::File::create(&image).unwrap().set_len(size).unwrap();
+    let run = |program: &str, args: &[&str], paths: &[&Path]| {
+        let output = Command::new(program).args(args).args(paths).output();
+        let output = output.map_err(|error| format!("{program}: {error}"))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(text) }
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() { Ok(said) } else { Err(format!("{program}: {text}")) }
     };
-    let made = run("mkfs.xfs", &[Path::new("-q"), &image])
-        .and_then(|()| run("mount", &[Path::new("-o"), Path::new("loop"), &image, &mount]));
+    let quiet = if kind == "xfs" { "-q" } else { "-qF" };
+    let made =
+        run("losetup", &["--find", "--show", "-b", &sector.to_string()], &[&image]).and_then(|device| {
+            let device = Path::new(&device);
+            let mounted = run(&format!("mkfs.{kind}"), &[quiet], &[device])
+                .and_then(|_| run("mount", &[], &[device, &mount]));
+            // It goes with the mount, or now.
+            run("losetup", &["--detach"], &[device]).and(mounted)
+        });
     match made {
-        Ok(()) => Some(Xfs { mount, _dir: dir }),
+        Ok(_) => Some(Mounted { mount, _dir: dir }),
         Err(error) => {
-            println!("skipped: no xfs can be made and mounted here: {error}");
+            println!("skipped: no {kind} with sectors of {sector} can be made and mounted here: {error}");
             None
         }
     }
 }
 
-pub(crate) struct Xfs {
+pub(crate) struct Mounted {
     mount: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-impl Xfs {
+impl Mounted {
     pub(crate) fn path(&self) -> &Path {
         &self.mount
     }
 }
 
-impl Drop for Xfs {
+impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.mount).status();
+        // Whoever still holds a file there keeps the file system until then.
+        let unmounted = Command::new("umount").arg("--lazy").arg(&self.mount).status();
+        assert!(
+            std::thread::panicking() || unmounted.is_ok_and(|status| status.success()),
+            "it is unmounted"
+        );
     }
 }
 

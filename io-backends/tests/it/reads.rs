@@ -57,17 +57,20 @@ fn a_range_of_an_active_file_arrives_whole_on_every_backend() {
 
 #[test]
 fn a_sealed_file_goes_to_a_socket() {
-    let dir = places::on_disk();
-    let backend = kseg_io_backends::open("std").unwrap();
-    let log = log(&*backend, dir.path(), 200_000);
-    log.seal().unwrap();
-    let (arrived, sent) = received(|socket| send(&**log.file(), socket.as_fd(), 100..200_000).unwrap());
-    assert_eq!(sent, 199_900);
-    assert_eq!(arrived, bytes(200_000)[100..]);
+    places::with_each(|spec, backend, dir| {
+        let log = log(&*backend, &dir.join("sent"), 200_000);
+        log.seal().unwrap();
+        let (arrived, sent) = received(|socket| send(&**log.file(), socket.as_fd(), 100..200_000).unwrap());
+        assert_eq!(sent, 199_900, "{spec}");
+        assert_eq!(arrived, bytes(200_000)[100..], "{spec}");
+        let (arrived, sent) = received(|socket| log.send_to(socket.as_fd(), 5..200_000).unwrap());
+        assert_eq!(sent, 199_995, "{spec}");
+        assert_eq!(arrived, bytes(200_000)[5..], "{spec}");
+    });
 }
 
 #[test]
-fn the_kernel_sends_a_sealed_file_and_nobody_reads_it() {
+fn the_kernel_sends_a_sealed_file_of_every_backend_and_nobody_reads_it() {
     let dir = places::on_disk();
     let trace = dir.path().join("trace");
     let itself = std::env::current_exe().unwrap();
@@ -77,6 +80,7 @@ fn the_kernel_sends_a_sealed_file_and_nobody_reads_it() {
         .arg(&trace)
         .arg(itself)
         .args(["--exact", "reads::a_sealed_file_goes_to_a_socket"])
+        .env("TMPDIR", dir.path())
         .output();
     let output = match traced {
         Ok(output) => output,
@@ -88,10 +92,26 @@ fn the_kernel_sends_a_sealed_file_and_nobody_reads_it() {
     }
     assert!(output.status.success(), "{told}");
     let trace = std::fs::read_to_string(trace).unwrap();
-    let on_the_file: Vec<&str> = trace.lines().filter(|line| line.contains("0.log>")).collect();
-    let sends = |line: &&&str| line.contains("sendfile(") || line.contains("splice(");
-    assert!(on_the_file.iter().any(|line| sends(&line)), "{trace}");
-    assert!(on_the_file.iter().all(|line| sends(&line)), "{on_the_file:#?}");
+    let sends = |line: &str| line.contains("sendfile(") || line.contains("splice(");
+    // Each backend's directory has the number of its specification for a name.
+    let mut seen = 0;
+    for (index, spec) in places::SPECS.iter().enumerate() {
+        let file = format!("/{index}/sent/0.log>");
+        let on_the_file: Vec<&str> = trace.lines().filter(|line| line.contains(&file)).collect();
+        if on_the_file.is_empty() {
+            assert!(places::backend(spec, dir.path()).is_none(), "{spec}: nothing was done with {file}");
+            continue;
+        }
+        seen += 1;
+        assert!(on_the_file.iter().any(|line| sends(line)), "{spec}: {on_the_file:#?}");
+        // A probe at the open reads of an empty file.
+        let moves_nothing = |line: &str| line.ends_with(" = 0");
+        assert!(
+            on_the_file.iter().all(|line| sends(line) || moves_nothing(line)),
+            "{spec}: {on_the_file:#?}"
+        );
+    }
+    assert!(seen >= 5, "the engine std is to be had everywhere: {trace}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kseg_format::{LeaderEpoch, Offset, Origin};
-use kseg_io_backends::{Backend, Call, Fault, Faulty, Metered};
-use kseg_log::{Isolation, Log, LogDir, LogDirOptions, TopicPartition};
+use kseg_io_backends::{Backend, BackendSpec, Call, Fault, Faulty, Metered};
+use kseg_log::{Isolation, Log, LogDir, LogDirOptions, OpenOptions, TimestampQuery, TopicPartition};
 
 use crate::places;
 use crate::support::*;
@@ -71,6 +71,72 @@ fn iob_02_short_writes_leave_the_same_bytes_and_none_at_all_is_an_error() {
         assert!(append(&log, 1000).map(drop).and_then(|()| log.flush(false)).is_err(), "{spec}");
         assert!(append(&log, 1000).is_err(), "{spec}: how far it got is not known");
     });
+}
+
+#[test]
+fn iob_03_thousands_of_tiny_batches_at_once_lie_in_order() {
+    places::with_each(|spec, backend, dir| {
+        for count in [1024, 1025, 2048, 3000] {
+            let bench = Bench::below(&dir.join(count.to_string()), backend.clone(), &[]);
+            let log = bench.open();
+            for _ in 0..count {
+                append(&log, 78).expect(spec);
+            }
+            log.flush(false).expect(spec);
+            assert_eq!(spans(&log, 0), twelve(count), "{spec}");
+            log.close().expect(spec);
+            assert_eq!(bench.size_of(&name(0, "log")), Some(count as u64 * 78), "{spec}");
+            assert_eq!(spans(&bench.open_unclean(0), 0), twelve(count), "{spec}");
+        }
+    });
+}
+
+#[test]
+fn iob_04_a_log_that_is_let_go_of_leaves_what_was_appended_or_a_beginning_of_it() {
+    places::with_each(|spec, backend, dir| {
+        for round in 0..20 {
+            let bench = Bench::below(&dir.join(round.to_string()), backend.clone(), &[]);
+            let log = bench.open();
+            let sent = batch(1, round, 1000);
+            log.append_as_leader(sent, LeaderEpoch::new(0), Origin::Client).expect(spec);
+            log.abandon();
+            drop(log);
+            // Memory that would be taken again, had a write let go of it.
+            std::hint::black_box((0..200).map(|_| vec![0x55_u8; 1000]).collect::<Vec<_>>());
+            let log = bench.open_unclean(0);
+            assert!(log.load_report().to_string().is_empty(), "{spec}: {}", log.load_report());
+            assert!([0, 1].contains(&log.log_end_offset().get()), "{spec}");
+            if log.log_end_offset().get() == 1 {
+                let found = log.offset_for_timestamp(TimestampQuery::Max).expect(spec).expect("a record");
+                assert_eq!(found.timestamp.map(|t| t.get()), Some(round), "{spec}");
+            }
+        }
+    });
+}
+
+#[test]
+fn iob_07_where_there_are_no_direct_writes_it_is_told_at_the_open_and_no_append_fails() {
+    let Ok(tmpfs) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("skipped: no tmpfs at /dev/shm");
+    };
+    for spec in ["std+direct", "uring+direct"] {
+        // Found out beforehand, or by the first file.
+        let asked: BackendSpec = spec.parse().expect("a specification");
+        let refused = asked.open_in(tmpfs.path()).expect_err("no direct writes");
+        assert!(refused.unavailable().is_some(), "{spec}: {refused}");
+        let Ok(backend) = kseg_io_backends::open(spec) else { continue };
+        let error = Log::open(&tmpfs.path().join("t-0"), OpenOptions::new(backend)).expect_err("no log");
+        for part in ["direct", "STATX_DIOALIGN", "/dev/shm", "t-0/"] {
+            assert!(error.to_string().contains(part), "{spec}: {part:?} is missing in {error}");
+        }
+    }
+    let asked: BackendSpec = "auto".parse().expect("a specification");
+    let opened = asked.open_in(tmpfs.path()).expect("the next best");
+    assert_eq!(opened.got.to_string(), "std");
+    let log = Bench::below(&tmpfs.path().join("auto"), opened.backend, &[]).open();
+    for _ in 0..10 {
+        append(&log, 1000).map(drop).and_then(|()| log.flush(false)).expect("an append");
+    }
 }
 
 #[test]
