@@ -97,7 +97,9 @@ impl Committer {
     /// Waits until what is accepted now is durable, or runs the sync; returns the durable mark.
     pub(crate) fn flush(on: &(impl Commits + ?Sized)) -> Result<u64, IoError> {
         let committer = on.committer();
-        let (upto, cuts) = (on.marks().accepted(), on.marks().cuts());
+        // Of what is written and accepted at once, either mark may be seen to move first.
+        let upto = on.marks().accepted().max(on.marks().stable());
+        let cuts = on.marks().cuts();
         let was_cut = on.is_cut();
         // Of a file that nobody has synced yet, and of a cut, the marks do not say all.
         let covered = || {

@@ -203,8 +203,10 @@ fn flushes_beside_appends_never_pass_them(place: &Place) {
                 while !done.load(Ordering::Acquire) {
                     let before = log.marks().stable();
                     let durable = log.flush().unwrap();
-                    assert!(before <= durable && durable <= log.marks().stable());
-                    assert!(durable <= log.marks().durable());
+                    let (stable, mark) = (log.marks().stable(), log.marks().durable());
+                    assert!(before <= durable, "what was stable at {before} is flushed up to {durable} only");
+                    assert!(durable <= stable, "flushed up to {durable}, stable up to {stable}");
+                    assert!(durable <= mark, "flushed up to {durable}, durable up to {mark}");
                 }
             });
         }
