@@ -20,13 +20,15 @@ pub struct Scale {
     pub file_cap: u64,
     /// Bytes of the log that is read, for each backend.
     pub log_bytes: u64,
+    /// How many partitions, or segments, where there are to be many.
+    pub many: usize,
 }
 
 impl Scale {
-    /// For figures: files up to 512 MiB, a log of 1 GiB.
-    pub const FULL: Scale = Scale { file_cap: 512 << 20, log_bytes: 1 << 30 };
-    /// For checking results: files up to 4 MiB, a log of 64 MiB.
-    pub const TINY: Scale = Scale { file_cap: 4 << 20, log_bytes: 64 << 20 };
+    /// For figures: files up to 512 MiB, a log of 1 GiB, 10 000 partitions or segments.
+    pub const FULL: Scale = Scale { file_cap: 512 << 20, log_bytes: 1 << 30, many: 10_000 };
+    /// For checking results: files up to 4 MiB, a log of 64 MiB, 50 partitions or segments.
+    pub const TINY: Scale = Scale { file_cap: 4 << 20, log_bytes: 64 << 20, many: 50 };
 }
 
 /// Runs scenarios. All its files lie in one folder, which is removed with it.

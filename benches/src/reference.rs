@@ -217,7 +217,8 @@ impl Work for MemoryAppendLoop {
     }
 }
 
-fn wrong_crc(at: u64) -> BenchError {
+/// A batch of the bench's own that is not what it was.
+pub(crate) fn wrong_crc(at: u64) -> BenchError {
     BenchError::Wrong {
         what: format!("whether the CRC of the batch at {at} is right"),
         expected: 1,

@@ -9,6 +9,7 @@ mod codec;
 mod lookup;
 mod read;
 mod recover;
+mod scale;
 mod writer;
 
 use std::fmt;
@@ -65,6 +66,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(read::scenarios());
     all.extend(recover::scenarios());
     all.extend(lookup::scenarios());
+    all.extend(scale::scenarios());
     all.extend(clean::scenarios());
     all.extend(codec::scenarios());
     all
