@@ -24,7 +24,7 @@ use crate::supply::{self, Supply};
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new(
-            "append-partitions",
+            "many-partitions",
             "1 KiB batches to 10 000 partitions in turn, and to one; a bare write of the same bytes after one CRC pass, to as \
              many files",
             Unit::Bytes,
@@ -32,7 +32,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .on_request(),
         Scenario::new(
-            "lookup-segments",
+            "many-segments",
             "the position of a random offset in a hot log of 10 000 segments; the same in a log of one segment",
             Unit::Lookups,
             segments,
