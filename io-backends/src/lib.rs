@@ -59,6 +59,7 @@ mod memory;
 mod metered;
 mod op;
 mod options;
+mod overlay;
 mod plain;
 mod plan;
 #[cfg(feature = "testing")]
@@ -94,6 +95,7 @@ pub use crate::{
     memory::MemoryBackend,
     op::{Advice, Done, Gather, Op, Reserve, Through},
     options::Options,
+    overlay::Overlay,
     plan::{AppendPlan, Space},
     probe::Unavailable,
     send::send,

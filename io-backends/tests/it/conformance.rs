@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_io_backends::{Backend, Faulty, MemoryBackend, Metered, conformance};
+use kseg_io_backends::{Backend, Faulty, MemoryBackend, Metered, Overlay, conformance};
 
 use crate::places;
 
@@ -61,6 +61,11 @@ fn memory(wrap: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend>) -> impl Fn() -> (
 #[test]
 fn memory_passes_the_suite() {
     conformance::run_suite(&memory(|memory| memory));
+}
+
+#[test]
+fn an_overlay_passes_the_suite() {
+    conformance::run_suite(&memory(|memory| Arc::new(Overlay::new(memory))));
 }
 
 #[test]

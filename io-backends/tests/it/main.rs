@@ -13,6 +13,7 @@ mod maps;
 #[cfg(feature = "testing")]
 mod metering;
 mod model;
+mod overlay;
 mod places;
 #[cfg(feature = "testing")]
 mod power;
