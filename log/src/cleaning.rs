@@ -151,17 +151,17 @@ impl Log {
     /// # Errors
     /// [`Error::Io`].
     pub fn remove_unfinished_replacements(&self) -> Result<usize> {
-        self.inner.locked(|_, _| {
+        self.inner.locked_alone(|_, _| {
             self.inner.check_writable()?;
             let removed = self.inner.remove_with(Suffix::Cleaned)?;
             Ok(removed + self.inner.remove_lists()?)
         })
     }
 
-    /// Puts `new` in the place of `old`: both in ascending order, `new` in the range of `old` and not empty. Appends wait
-    /// meanwhile, reads do not; regions that readers hold stay readable. Durable on return.
+    /// Puts `new` in the place of `old`: both in ascending order, `new` in the range of `old` and not empty. Appends and reads
+    /// go on meanwhile, truncation, retention and a close wait; regions that readers hold stay readable. Durable on return.
     ///
-    /// Old segments that retention has removed meanwhile are passed over.
+    /// Old segments that retention has removed before are passed over.
     ///
     /// # Errors
     /// [`Error::Replaced`] where an old segment was truncated or replaced since it was listed; [`Error::Closed`],
@@ -171,31 +171,9 @@ impl Log {
     ///
     /// Source: Kafka `LocalLog.replaceSegments`.
     pub fn replace_segments(&self, old: &[Sealed], new: &[Finished]) -> Result<()> {
-        self.inner.locked(|writer, deferred| {
-            self.inner.check_writable()?;
-            let going = match self.inner.begin_swap(writer, old, new) {
-                Ok(going) => going,
-                Err(Stop::Before(error)) => {
-                    let undone = self.inner.undo_swap();
-                    if let Err(error) = &undone {
-                        // What is left may look like a swap that has happened, once more names are lost or gained.
-                        self.inner.fence.set(error);
-                    }
-                    return Err(error);
-                }
-                Err(Stop::Unknown(error)) => {
-                    self.inner.fence.set(&error);
-                    return Err(error);
-                }
-            };
-            // Nothing is removed that a log which is half way still reads.
-            let mut later = Deferred::default();
-            let done = self.inner.whole(self.inner.finish_swap(writer, &mut later, going, new));
-            if done.is_ok() {
-                deferred.append(later);
-            }
-            done
-        })
+        let log = &self.inner;
+        let _sealed_ones = log.sealed.lock();
+        log.noted(log.replace(old, new))
     }
 }
 
@@ -218,14 +196,41 @@ impl Inner {
         self.dir.join(list_name(base, suffix))
     }
 
-    /// Up to where the swap has happened. Returns the segments that it replaces.
-    fn begin_swap(
-        &self,
-        writer: &Writer,
-        old: &[Sealed],
-        new: &[Finished],
-    ) -> Result<Vec<Arc<Segment>>, Stop> {
-        let going = self.still_there(writer, old)?;
+    /// A swap, by the one who holds the mutex of the sealed segments: so none of them goes meanwhile, and the log's own mutex,
+    /// which appends take, is held for a look and for the moment in which the list changes.
+    fn replace(self: &Arc<Self>, old: &[Sealed], new: &[Finished]) -> Result<()> {
+        let there = self.locked(|writer, _| {
+            self.check_writable()?;
+            Ok(self.still_there(writer, old))
+        })?;
+        let swapped = there.map_err(Stop::Before).and_then(|going| {
+            self.begin_swap(&going, new)?;
+            Ok(going)
+        });
+        let going = match swapped {
+            Ok(going) => going,
+            Err(Stop::Before(error)) => {
+                let undone = self.undo_swap();
+                if let Err(error) = &undone {
+                    // What is left may look like a swap that has happened, once more names are lost or gained.
+                    self.fence.set(error);
+                }
+                return Err(error);
+            }
+            Err(Stop::Unknown(error)) => {
+                self.fence.set(&error);
+                return Err(error);
+            }
+        };
+        // Nothing is removed that a log which is half way still reads.
+        let mut later = Deferred::default();
+        self.whole(self.finish_swap(&mut later, going, new))?;
+        self.hand_over(later);
+        Ok(())
+    }
+
+    /// Up to where the swap has happened.
+    fn begin_swap(&self, going: &[Arc<Segment>], new: &[Finished]) -> Result<(), Stop> {
         let Some(first) = new.first() else {
             return Err(Error::InvalidArgument { what: "a swap without a new segment".to_owned() }.into());
         };
@@ -245,8 +250,7 @@ impl Inner {
             }
         }
         names.rename(&path, &self.list_path(first.base, Suffix::Swap)).map_err(io)?;
-        names.sync_dir(&self.dir).map_err(|e| Stop::Unknown(Error::Io(e)))?;
-        Ok(going)
+        names.sync_dir(&self.dir).map_err(|e| Stop::Unknown(Error::Io(e)))
     }
 
     /// Those of `old` that are in the log as they were; the others must lie below the log start.
@@ -299,13 +303,12 @@ impl Inner {
     /// The steps after a swap has happened.
     fn finish_swap(
         self: &Arc<Self>,
-        writer: &mut Writer,
-        deferred: &mut Deferred,
+        later: &mut Deferred,
         old: Vec<Arc<Segment>>,
         new: &[Finished],
     ) -> Result<()> {
         let gone: Vec<Offset> = old.iter().map(|s| s.base_offset()).collect();
-        self.delete_later(old.clone(), deferred)?;
+        self.delete_later(old.clone(), later)?;
         let names = self.backend.names();
         let mut segments = Vec::new();
         for finished in new {
@@ -324,23 +327,27 @@ impl Inner {
             segments.push(Arc::new(segment.map_err(|e| self.wrap(e))?));
         }
         names.sync_dir(&self.dir)?;
-        // The list and then the marks: a reader that finds them apart waits for the second.
-        let list = Arc::new(self.segments().swapped(&old, segments));
-        let swaps = list.swaps();
-        *self.segments.write() = list;
-        self.marks.write().forget_places(&gone, swaps);
-        writer.producers.forget_positions(&gone);
+        self.locked(|writer, _| {
+            // The list and then the marks: a reader that finds them apart waits for the second.
+            let list = Arc::new(self.segments().swapped(&old, segments));
+            let swaps = list.swaps();
+            *self.segments.write() = list;
+            self.marks.write().forget_places(&gone, swaps);
+            writer.producers.forget_positions(&gone);
+            let lost: Vec<Offset> =
+                gone.iter().copied().filter(|base| new.iter().all(|n| n.base != *base)).collect();
+            // What fails here leaves files that nobody reads.
+            let deleted = self.delete_snapshots_later(writer, &lost, later);
+            self.troubles.note("delete-producer-snapshot", deleted);
+            Ok(())
+        })?;
         // The swap is done. A list that stayed would be read when the log is opened, and what began at an old base by then
-        // would go: such a log takes no change.
+        // would go: such a log takes no change. Nothing begins there as long as the sealed segments' mutex is held.
         if let Some(first) = new.first() {
             names.remove(&self.list_path(first.base, Suffix::Swap))?;
         }
         // The next flush makes it durable that the list is gone, before anything that a second reading of it could undo.
         self.names_made.fetch_add(1, Ordering::Release);
-        let lost: Vec<Offset> = gone.into_iter().filter(|base| new.iter().all(|n| n.base != *base)).collect();
-        // What fails here leaves files that nobody reads.
-        let deleted = self.delete_snapshots_later(writer, &lost, deferred);
-        self.troubles.note("delete-producer-snapshot", deleted);
         Ok(())
     }
 }

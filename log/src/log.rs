@@ -59,6 +59,9 @@ pub(crate) struct Inner {
     pub(crate) segments: RwLock<Arc<Segments>>,
     pub(crate) epochs: RwLock<LeaderEpochCache>,
     /// The log's mutex: whoever changes the log holds it.
+    /// The sealed segments' mutex: whoever removes, renames, cuts or replaces some holds it, also across syncs; appends and
+    /// rolls do not. Taken before the log's mutex.
+    pub(crate) sealed: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
     /// Set once by the first failed sync or write; the log is read-only from then on.
     pub(crate) fence: Fence,
@@ -103,10 +106,6 @@ pub(crate) struct Writer {
 pub(crate) struct Deferred(Vec<(&'static str, u64, Task)>);
 
 impl Deferred {
-    pub(crate) fn append(&mut self, other: Deferred) {
-        self.0.extend(other.0);
-    }
-
     pub(crate) fn push(&mut self, name: &'static str, delay_ms: u64, task: impl FnOnce() + Send + 'static) {
         self.0.push((name, delay_ms, Box::new(task)));
     }
@@ -134,6 +133,20 @@ impl Inner {
         }
         result
     }
+        self.hand_over(deferred);
+        result
+    }
+
+    /// As [`locked`](Self::locked), for whoever may remove, rename or cut sealed segments.
+    pub(crate) fn locked_alone<T>(
+        &self,
+        f: impl FnOnce(&mut Writer, &mut Deferred) -> Result<T>,
+    ) -> Result<T> {
+        let _sealed_ones = self.sealed.lock();
+        self.locked(f)
+    }
+
+    pub(crate) fn hand_over(&self, deferred: Deferred) {
 
     /// # Errors
     /// [`Error::Offline`] where the data directory has failed.
@@ -148,7 +161,6 @@ impl Inner {
         if let (Err(error), Some(health)) = (&result, &self.health) {
             health.note(error);
         }
-        result
     }
 
     pub(crate) fn last_flush_ms(&self) -> i64 {
@@ -431,7 +443,7 @@ impl Log {
     /// Lets `f` do the last thing before the log takes no more changes, with no append in between. Where it fails the log
     /// goes on. What fails in `f` is not held against the log's directory.
     pub(crate) fn close_after(&self, f: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.inner.locked(|_, _| {
+        self.inner.locked_alone(|_, _| {
             let done = f();
             if done.is_ok() {
                 self.inner.closed.store(true, Ordering::Release);
@@ -455,7 +467,7 @@ impl Log {
     ///
     /// Source: Kafka `UnifiedLog.close`.
     pub fn close(&self) -> Result<()> {
-        let closed = self.inner.locked(|writer, _| {
+        let closed = self.inner.locked_alone(|writer, _| {
             if self.inner.abandoned.load(Ordering::Acquire) {
                 return Err(Error::Closed { dir: self.inner.dir.clone() });
             }
@@ -510,6 +522,7 @@ impl Log {
             self.inner.abandoned.store(true, Ordering::Release);
         }
         for segment in self.inner.segments().as_slice() {
+        let _sealed_ones = self.inner.sealed.lock();
             segment.abandon();
         }
         self.inner.settle_failed(&"the log was abandoned");

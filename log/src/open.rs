@@ -244,6 +244,7 @@ impl Log {
             }),
             segments: RwLock::new(Arc::new(Segments::default())),
             epochs: RwLock::new(epochs),
+            sealed: Mutex::new(()),
             writer: Mutex::new(Writer {
                 producers: no_producers(options.producer_expiration_ms),
                 cuts: 0,

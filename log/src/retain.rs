@@ -34,7 +34,7 @@ impl Log {
     ///
     /// Source: Kafka `UnifiedLog.deleteOldSegments`.
     pub fn delete_old_segments(&self) -> Result<Retained> {
-        self.inner.locked(|writer, deferred| {
+        self.inner.locked_alone(|writer, deferred| {
             self.inner.check_writable()?;
             let config = self.inner.config();
             let mut done = Retained::default();

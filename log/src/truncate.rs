@@ -30,7 +30,7 @@ impl Log {
                 what: format!("truncation to offset {offset}: expected 0 or more"),
             });
         }
-        self.inner.locked(|writer, deferred| {
+        self.inner.locked_alone(|writer, deferred| {
             self.inner.check_writable()?;
             self.inner.whole(self.inner.truncate_to(writer, deferred, offset))
         })
@@ -48,7 +48,7 @@ impl Log {
                 what: format!("truncation to offset {offset}: expected 0 or more"),
             });
         }
-        self.inner.locked(|writer, deferred| {
+        self.inner.locked_alone(|writer, deferred| {
             self.inner.check_writable()?;
             self.inner.whole(self.inner.truncate_fully(writer, deferred, offset, log_start))
         })

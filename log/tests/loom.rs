@@ -267,3 +267,80 @@ fn a_truncation_answers_whoever_waits_for_what_it_cuts() {
         }
     });
 }
+
+/// A sealed segment of two batches, and an active one of one.
+fn sealed() -> Arc<Log> {
+    let log = log();
+    append(&log, 0);
+    append(&log, 1);
+    log.roll(None).expect("a roll");
+    append(&log, 2);
+    log
+}
+
+/// Takes the first batch out of the sealed segment.
+fn swap(log: &Log) -> kseg_log::Result<()> {
+    let (old, _) = log.sealed_segments()?;
+    let into = log.begin_replacement(Offset::ZERO)?;
+    into.append(Offset::new(1), batch(1)).expect("an append");
+    log.replace_segments(&old, &[into.finish(None).expect("finished")])
+}
+
+#[test]
+fn a_swap_waits_for_no_reader_and_hides_nothing_from_it() {
+    model(|| {
+        let log = sealed();
+        let reader = thread::spawn({
+            let log = log.clone();
+            move || {
+                let seen = bases(&log, 0);
+                assert!(seen == [0, 1] || seen == [1], "{seen:?}");
+                assert_eq!(bases(&log, 2), [2]);
+            }
+        });
+        swap(&log).expect("a swap");
+        reader.join().expect("no panic");
+        assert_eq!(bases(&log, 0), [1]);
+    });
+}
+
+#[test]
+fn an_append_beside_a_swap_is_there_with_what_the_swap_left() {
+    model(|| {
+        let log = sealed();
+        let writer = thread::spawn({
+            let log = log.clone();
+            move || {
+                append(&log, 3);
+                log.roll(None).expect("a roll");
+            }
+        });
+        swap(&log).expect("a swap");
+        writer.join().expect("no panic");
+        assert_eq!((bases(&log, 0), bases(&log, 2)), (vec![1], vec![2, 3]));
+        assert_eq!(log.log_end_offset().get(), 4);
+    });
+}
+
+#[test]
+fn a_truncation_beside_a_swap_comes_before_it_or_after() {
+    model(|| {
+        let log = sealed();
+        let cutter = thread::spawn({
+            let log = log.clone();
+            move || assert!(log.truncate_to(Offset::new(1)).expect("a truncation"))
+        });
+        let swapped = swap(&log);
+        cutter.join().expect("no panic");
+        // Before: the swap is refused. After: it took the first batch out, and the truncation the rest.
+        let left = bases(&log, 0);
+        match swapped {
+            Ok(()) => assert!(left.is_empty(), "{left:?}"),
+            Err(error) => {
+                assert!(matches!(error, kseg_log::Error::Replaced { .. }), "{error}");
+                assert_eq!(left, [0]);
+            }
+        }
+        assert_eq!(log.log_end_offset().get(), 1);
+    });
+}

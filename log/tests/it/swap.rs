@@ -1,10 +1,14 @@
 //! Segments that take the place of others: what is read, what a fault or a stop leaves.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kseg_format::{AbortedTransaction, Batches, LeaderEpoch, Offset, Origin, ProducerId};
-use kseg_io_backends::{Backend, Call, Fault, Faulty, Loss, OpenHow, PowerLoss, open, write_all};
+use kseg_io_backends::{
+    Backend, Call, Fault, Faulty, Loss, Moment, OpenHow, PowerLoss, Watched, open, write_all,
+};
 use kseg_log::{Error, Finished, Isolation, Log, Sealed};
 
 use crate::support::*;
@@ -137,6 +141,55 @@ fn con_07_a_segment_that_was_truncated_meanwhile_is_not_replaced() {
     fill(&log);
     log.replace_segments(&sealed, &[finished]).expect_err("refused");
     assert_eq!(there(&log), BEFORE);
+}
+
+/// At every sync of a swap another thread appends, rolls and reads, and the sync waits for it.
+#[test]
+fn appends_rolls_and_reads_go_on_at_every_sync_of_a_swap() {
+    const NEVER: Duration = Duration::from_secs(30);
+    let (begun, at_sync) = mpsc::channel();
+    let (go_on, held) = mpsc::channel();
+    let (begun, held) = (Mutex::new(begun), Mutex::new(held));
+    let armed = Arc::new(AtomicBool::new(false));
+    let arm = armed.clone();
+    let watched = Watched::new(open("memory").expect("memory"), move |moment, call, _| {
+        let syncs = matches!(call, Call::SyncDir | Call::SyncFile | Call::WriteFile);
+        let of_swap = std::thread::current().name() == Some("swap");
+        if moment == Moment::Before && syncs && of_swap && arm.load(Ordering::SeqCst) {
+            begun.lock().expect("one").send(()).expect("somebody listens");
+            held.lock().expect("one").recv_timeout(NEVER).expect("the swap holds up an append or a read");
+        }
+    });
+    let bench = Bench::on(Arc::new(watched), &[("file.delete.delay.ms", "60000")]);
+    let log = filled(&bench);
+    let (sealed, finished) = compacted(&log).expect("a replacement");
+    armed.store(true, Ordering::SeqCst);
+    let mut syncs = 0;
+    std::thread::scope(|scope| {
+        let swap = std::thread::Builder::new().name("swap".to_owned());
+        let swap = swap.spawn_scoped(scope, || log.replace_segments(&sealed, &[finished])).expect("a thread");
+        while !swap.is_finished() {
+            if at_sync.recv_timeout(Duration::from_millis(10)).is_err() {
+                continue;
+            }
+            syncs += 1;
+            lead(&log, 1, 2000, 100);
+            log.roll(None).expect("a roll");
+            log.update_high_watermark(log.log_end_offset());
+            let found = there(&log);
+            assert!(found.starts_with(&BEFORE) || found.starts_with(&AFTER), "{found:?}");
+            go_on.send(()).expect("the swap waits");
+        }
+        armed.store(false, Ordering::SeqCst);
+        swap.join().expect("no panic").expect("a swap");
+    });
+    assert!(syncs >= 3, "{syncs}");
+    let expected: Vec<i64> = AFTER.into_iter().chain(10..10 + syncs).collect();
+    assert_eq!(there(&log), expected);
+    log.abandon();
+    let log = bench.open_unclean(0);
+    log.update_high_watermark(log.log_end_offset());
+    assert_eq!((there(&log), log.log_end_offset().get()), (expected, 10 + syncs));
 }
 
 #[test]
