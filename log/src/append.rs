@@ -540,6 +540,8 @@ impl Inner {
             self.fence.set(error);
         }
         let position = appended?;
+        writer.appends += 1;
+        self.note_append(writer.appends, seen.now_ms);
         let next = seen.last_offset.next();
         let place = Place { segment: active.base_offset(), position: position + len };
         let (unflushed, log_start_offset) = {

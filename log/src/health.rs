@@ -3,12 +3,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kseg_io_backends::{IoError, Verdict};
 use tracing::error;
 
 use crate::error::{Error, Result};
 use crate::metrics::Meters;
+use crate::pressure::PressureGauge;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// The state of a directory, shared by all who use it.
@@ -17,6 +19,8 @@ pub(crate) struct Health {
     /// Set once, after the cause has been noted.
     offline: AtomicBool,
     cause: Mutex<Option<String>>,
+    /// How long appends and flushes take in the directory.
+    pub(crate) pressure: Arc<PressureGauge>,
     /// What the directory's logs count.
     pub(crate) meters: Meters,
 }
@@ -27,6 +31,7 @@ impl Health {
             dir: dir.to_path_buf(),
             offline: AtomicBool::new(false),
             cause: Mutex::new(None),
+            pressure: Arc::default(),
             meters: Meters::default(),
         }
     }

@@ -52,6 +52,7 @@ mod metrics;
 mod observer;
 mod open;
 mod producer_state;
+mod pressure;
 mod producers;
 mod read;
 mod retain;
@@ -87,6 +88,7 @@ pub use observer::Observer;
 pub use open::{LoadReport, OpenOptions};
 pub use producer_state::{
     BatchEffect, CompletedTransaction, DiscardedSnapshot, EndMarker, ProducerBatch, ProducerEntry,
+pub use pressure::Pressure;
     ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionRequest,
     TransactionStart, TransactionVersion, VerificationGuard,
 };

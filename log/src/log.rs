@@ -19,6 +19,7 @@ use crate::leader_epoch::{EpochEnd, FileWrite, LeaderEpochCache};
 use crate::marks::{Mark, Marks};
 use crate::observer::Observer;
 use crate::open::LoadReport;
+use crate::pressure::PressureGauge;
 use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
@@ -58,10 +59,10 @@ pub(crate) struct Inner {
     /// moved on before a segment leaves: so a reader takes the marks first and the list second.
     pub(crate) segments: RwLock<Arc<Segments>>,
     pub(crate) epochs: RwLock<LeaderEpochCache>,
-    /// The log's mutex: whoever changes the log holds it.
     /// The sealed segments' mutex: whoever removes, renames, cuts or replaces some holds it, also across syncs; appends and
     /// rolls do not. Taken before the log's mutex.
     pub(crate) sealed: Mutex<()>,
+    /// The log's mutex: whoever changes the log holds it.
     pub(crate) writer: Mutex<Writer>,
     /// Set once by the first failed sync or write; the log is read-only from then on.
     pub(crate) fence: Fence,
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) names_made: AtomicU64,
     /// The count at the beginning of the last sync of the directory.
     pub(crate) names_synced: AtomicU64,
+    /// How long appends and flushes take, of all logs of the directory.
+    pub(crate) pressure: Arc<PressureGauge>,
     /// The state of the data directory that the log is in; none for a log on its own.
     pub(crate) health: Option<Arc<Health>>,
     /// The data directory's lock, which a log keeps until it is closed.
@@ -98,6 +101,8 @@ pub(crate) struct Writer {
     pub(crate) producers: ProducerState,
     /// Counts truncations that reached a sealed segment.
     pub(crate) cuts: u64,
+    /// Counts appends.
+    pub(crate) appends: u64,
     pub(crate) observer: Option<Observer>,
 }
 
@@ -128,11 +133,6 @@ impl Inner {
             }
             result
         };
-        for (name, delay_ms, task) in deferred.0 {
-            self.scheduler.schedule(name, delay_ms, task);
-        }
-        result
-    }
         self.hand_over(deferred);
         result
     }
@@ -147,6 +147,10 @@ impl Inner {
     }
 
     pub(crate) fn hand_over(&self, deferred: Deferred) {
+        for (name, delay_ms, task) in deferred.0 {
+            self.scheduler.schedule(name, delay_ms, task);
+        }
+    }
 
     /// # Errors
     /// [`Error::Offline`] where the data directory has failed.
@@ -161,6 +165,7 @@ impl Inner {
         if let (Err(error), Some(health)) = (&result, &self.health) {
             health.note(error);
         }
+        result
     }
 
     pub(crate) fn last_flush_ms(&self) -> i64 {
@@ -517,12 +522,12 @@ impl Log {
 
     /// Lets go of all files without a write, as if the process had died.
     pub fn abandon(&self) {
+        let _sealed_ones = self.inner.sealed.lock();
         let _guard = self.inner.writer.lock();
         if !self.inner.closed.swap(true, Ordering::AcqRel) {
             self.inner.abandoned.store(true, Ordering::Release);
         }
         for segment in self.inner.segments().as_slice() {
-        let _sealed_ones = self.inner.sealed.lock();
             segment.abandon();
         }
         self.inner.settle_failed(&"the log was abandoned");

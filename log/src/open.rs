@@ -248,6 +248,7 @@ impl Log {
             writer: Mutex::new(Writer {
                 producers: no_producers(options.producer_expiration_ms),
                 cuts: 0,
+                appends: 0,
                 observer: None,
             }),
             fence: Fence::default(),
@@ -260,6 +261,7 @@ impl Log {
             // Whoever had it open before may have left names that are not durable.
             names_made: AtomicU64::new(1),
             names_synced: AtomicU64::new(0),
+            pressure: health.as_ref().map_or_else(Arc::default, |health| health.pressure.clone()),
             health,
             lock: Mutex::new(lock),
         });

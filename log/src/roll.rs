@@ -190,7 +190,7 @@ impl Inner {
         let active = segments.active().map(|s| s.base_offset());
         for segment in segments.range(from, to)? {
             let sealed = active != Some(segment.base_offset());
-            let begin = Instant::now();
+            let (begin, begin_ms) = (Instant::now(), self.clock.now_ms());
             let flushed = self.fence_on(segment.flush(sealed).map_err(|e| self.wrap(e)));
             // One that has left the log meanwhile need not be durable, and its files may be gone.
             let left = || !self.segments().as_slice().iter().any(|s| Arc::ptr_eq(s, segment));
@@ -198,6 +198,7 @@ impl Inner {
                 continue;
             }
             flushed?;
+            self.pressure.flushed(self.clock.now_ms().saturating_sub(begin_ms));
             if let Some(health) = &self.health {
                 health.meters.flushed(begin.elapsed());
             }
