@@ -102,6 +102,14 @@ impl Log {
         self.inner.clock.now_ms()
     }
 
+    /// Base offset of the active segment.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn active_base_offset(&self) -> Result<Offset> {
+        Ok(self.inner.active()?.base_offset())
+    }
+
     /// Size of the active segment in bytes.
     ///
     /// # Errors

@@ -40,6 +40,7 @@ use kseg_io_backends::{Backend, Kind};
 use tracing::{info, warn};
 
 use crate::clock::Clock;
+use crate::compaction::Compaction;
 use crate::config::{BrokerConfig, LogConfig};
 use crate::error::{Error, Result};
 use crate::health::Health;
@@ -135,6 +136,8 @@ pub(crate) struct DirInner {
     clean: bool,
     marker: CleanShutdown,
     damaged_checkpoints: Vec<CheckpointError>,
+    /// Who compacts the logs.
+    compaction: Mutex<Option<Arc<dyn Compaction>>>,
     /// What the checkpoints said, for the logs that are not open.
     marks: Mutex<Checkpointed>,
     pub(crate) topics: Mutex<Topics>,
@@ -221,6 +224,7 @@ impl LogDir {
         };
         let dir = DirInner {
             damaged_checkpoints: damaged,
+            compaction: Mutex::new(None),
             marks: Mutex::new(marks),
             topics: Mutex::new(Topics::read(&*options.backend, path, &options.config)?),
             health: Arc::new(Health::new(path)),
@@ -347,19 +351,28 @@ impl LogDir {
         self.inner.get_or_create(partition, config)
     }
 
+    /// Puts `compaction` in the place of the one who is told of truncations, deletions, moves and changes of configuration; it
+    /// is told from the next one on.
+    pub fn set_compaction(&self, compaction: Option<Arc<dyn Compaction>>) {
+        *self.inner.compaction.lock() = compaction;
+    }
+
     /// Truncates a partition's log and writes the recovery points at once: one above the log end would let recovery pass
-    /// over what is written later.
+    /// over what is written later. Where a sealed segment is reached, compaction of the log is held off meanwhile.
     ///
     /// # Errors
     /// As [`Log::truncate_to`] and [`checkpoint`](Self::checkpoint).
     pub fn truncate_to(&self, partition: &TopicPartition, offset: Offset) -> Result<bool> {
         let Some(log) = self.get(partition)? else { return Ok(false) };
-        let truncated = log.truncate_to(offset)?;
+        let truncated = match log.truncate_active_to(offset)? {
+            Some(truncated) => truncated,
+            None => self.inner.cut(partition, &log, || log.truncate_to(offset))?,
+        };
         self.checkpoint()?;
         Ok(truncated)
     }
 
-    /// As [`Log::truncate_fully_and_start_at`], and writes the recovery points at once.
+    /// As [`Log::truncate_fully_and_start_at`], with compaction held off, and writes the recovery points at once.
     ///
     /// # Errors
     /// As there, and as [`checkpoint`](Self::checkpoint).
@@ -370,7 +383,7 @@ impl LogDir {
         log_start: Option<Offset>,
     ) -> Result<()> {
         let Some(log) = self.get(partition)? else { return Ok(()) };
-        log.truncate_fully_and_start_at(offset, log_start)?;
+        self.inner.cut(partition, &log, || log.truncate_fully_and_start_at(offset, log_start))?;
         self.checkpoint()
     }
 
@@ -431,6 +444,18 @@ impl LogDir {
     }
 }
 
+/// Runs `f` while a partition is not compacted.
+pub(crate) fn paused<T>(
+    compaction: &dyn Compaction,
+    partition: &TopicPartition,
+    f: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    compaction.pause(partition);
+    let done = f();
+    compaction.resume(partition)?;
+    done
+}
+
 impl DirInner {
     /// The result, of which the directory's health takes note.
     pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
@@ -438,6 +463,25 @@ impl DirInner {
             self.health.note(e);
         }
         result
+    }
+
+    pub(crate) fn compaction(&self) -> Option<Arc<dyn Compaction>> {
+        self.compaction.lock().clone()
+    }
+
+    /// Runs `truncate` while the log is not compacted, and tells where its active segment begins then.
+    fn cut<T>(
+        &self,
+        partition: &TopicPartition,
+        log: &Log,
+        truncate: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Some(compaction) = self.compaction() else { return truncate() };
+        paused(&*compaction, partition, || {
+            let done = truncate()?;
+            compaction.cut(partition, log.active_base_offset()?)?;
+            Ok(done)
+        })
     }
 
     pub(crate) fn open_logs(&self) -> Vec<(TopicPartition, Arc<Log>)> {

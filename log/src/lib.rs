@@ -37,6 +37,7 @@
 mod append;
 mod cleaning;
 mod clock;
+mod compaction;
 mod config;
 mod dir;
 mod doubts;
@@ -51,8 +52,8 @@ mod marks;
 mod metrics;
 mod observer;
 mod open;
-mod producer_state;
 mod pressure;
+mod producer_state;
 mod producers;
 mod read;
 mod retain;
@@ -72,6 +73,7 @@ mod writer;
 pub use append::AppendInfo;
 pub use cleaning::{LastRecord, Sealed};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use compaction::Compaction;
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
 pub use dir::{LoadOptions, LoadSummary, Loaded, LogDir, LogDirOptions, ShutdownReport};
 pub use doubts::{Doubt, DoubtReason};
@@ -86,9 +88,9 @@ pub use marks::Place;
 pub use metrics::{Counts, DirMetrics, LogMetrics, Metrics};
 pub use observer::Observer;
 pub use open::{LoadReport, OpenOptions};
+pub use pressure::Pressure;
 pub use producer_state::{
     BatchEffect, CompletedTransaction, DiscardedSnapshot, EndMarker, ProducerBatch, ProducerEntry,
-pub use pressure::Pressure;
     ProducerState, ProducerStateError, ProducerUpdate, SegmentPosition, SnapshotStore, TransactionRequest,
     TransactionStart, TransactionVersion, VerificationGuard,
 };

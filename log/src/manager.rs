@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use kseg_format::{LeaderEpoch, TopicPartition};
 
+use crate::compaction::Compaction;
 use crate::config::BrokerConfig;
-use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, ShutdownReport};
+use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, ShutdownReport, paused};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -331,6 +332,11 @@ impl LogManager {
         }
     }
 
+    /// Tells `compaction` of what happens to the logs of every directory, see [`LogDir::set_compaction`].
+    pub fn set_compaction(&self, compaction: Option<&Arc<dyn Compaction>>) {
+        self.live().for_each(|dir| dir.set_compaction(compaction.cloned()));
+    }
+
     /// Copies a step of a partition to the directory at `to`, at least one batch and at most about `max_bytes`; once the copy
     /// has caught up it becomes the partition, and the old one is deleted. Returns how many bytes are still to be copied: 0
     /// when the move is done.
@@ -372,14 +378,26 @@ impl LogManager {
             return Ok(log.size().saturating_sub(future.size()).max(1));
         }
         // The source takes nothing meanwhile, and nothing at all once the copy has taken its place.
-        log.close_after(|| {
-            agree(&log, &future)?;
-            copy(&log, &future, usize::MAX)?;
-            future.update_high_watermark(log.high_watermark());
-            future.increment_log_start_offset(log.log_start_offset())?;
-            target.promote(partition).map(drop)
-        })?;
-        source.delete(partition)?;
+        let moved = || -> Result<Option<Arc<Log>>> {
+            let mut promoted = None;
+            log.close_after(|| {
+                agree(&log, &future)?;
+                copy(&log, &future, usize::MAX)?;
+                future.update_high_watermark(log.high_watermark());
+                future.increment_log_start_offset(log.log_start_offset())?;
+                promoted = Some(target.promote(partition)?);
+                Ok(())
+            })?;
+            Ok(promoted)
+        };
+        match source.inner.compaction() {
+            Some(compaction) => paused(&*compaction, partition, || match moved()? {
+                Some(log) => compaction.moved(partition, target.path(), &log),
+                None => Ok(()),
+            })?,
+            None => drop(moved()?),
+        }
+        source.inner.delete(partition, false)?;
         target.checkpoint()?;
         Ok(0)
     }

@@ -36,6 +36,20 @@ impl Log {
         })
     }
 
+    /// As [`truncate_to`](Self::truncate_to) where no sealed segment is reached; `None`, and nothing is changed, where one is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn truncate_active_to(&self, offset: Offset) -> Result<Option<bool>> {
+        self.inner.locked(|writer, deferred| {
+            self.inner.check_writable()?;
+            if offset < self.inner.active()?.base_offset() {
+                return Ok(None);
+            }
+            self.inner.whole(self.inner.truncate_to(writer, deferred, offset)).map(Some)
+        })
+    }
+
     /// Drops everything; the log then ends at `offset`, and begins there or at `log_start`.
     ///
     /// # Errors

@@ -26,9 +26,7 @@ impl LogDir {
     ///
     /// Source: Kafka `LogManager.asyncDelete`.
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool> {
-        let Some(name) = self.inner.rename_away(partition, DirKind::Deleted)? else { return Ok(false) };
-        self.inner.remove_later(name);
-        Ok(true)
+        self.inner.delete(partition, true)
     }
 
     /// Sets a partition aside: its folder is renamed to `-stray`, is not served, and is kept. Returns whether there was one.
@@ -38,7 +36,7 @@ impl LogDir {
     ///
     /// Source: Kafka `LogManager.asyncDelete` with `isStray`.
     pub fn set_aside(&self, partition: &TopicPartition) -> Result<bool> {
-        Ok(self.inner.rename_away(partition, DirKind::Stray)?.is_some())
+        Ok(self.inner.rename_away(partition, DirKind::Stray, true)?.is_some())
     }
 
     /// The topic's id as the partition's folder has it; `None` where it has none, which is to say that nothing was ever
@@ -78,8 +76,21 @@ impl DirInner {
         }
     }
 
+    /// Deletes a partition; without `tell` one that has moved, of which whoever compacts it knows.
+    pub(crate) fn delete(self: &Arc<Self>, partition: &TopicPartition, tell: bool) -> Result<bool> {
+        let Some(name) = self.rename_away(partition, DirKind::Deleted, tell)? else { return Ok(false) };
+        self.remove_later(name);
+        Ok(true)
+    }
+
     /// Closes a partition's log and gives its folder the name of `kind`, durably; the folder's new name, if there was one.
-    fn rename_away(self: &Arc<Self>, partition: &TopicPartition, kind: DirKind) -> Result<Option<String>> {
+    /// With `tell` whoever compacts it is told.
+    fn rename_away(
+        self: &Arc<Self>,
+        partition: &TopicPartition,
+        kind: DirKind,
+        tell: bool,
+    ) -> Result<Option<String>> {
         self.health.check()?;
         let renamed = self.in_turn(partition, || {
             let names = self.options.backend.names();
@@ -88,9 +99,15 @@ impl DirInner {
             if found.as_ref().is_some_and(|stat| stat.kind != Kind::Dir) {
                 return Err(Error::NotADirectory { path: folder, found: "a file" });
             }
-            if let Some(log) = self.logs.lock().remove(partition) {
+            let open = self.logs.lock().remove(partition);
+            let told = match self.compaction().filter(|_| open.is_some() && tell) {
+                Some(compaction) => compaction.leaves(partition),
+                None => Ok(()),
+            };
+            if let Some(log) = open {
                 log.abandon();
             }
+            self.noted(told)?;
             if found.is_none() {
                 return Ok(None);
             }

@@ -79,8 +79,13 @@ impl LogDir {
             Ok(topic)
         })?;
         let config = topic.log_config(defaults)?;
-        for (_, log) in self.inner.open_logs().iter().filter(|(p, _)| p.topic == name) {
+        let compaction = self.inner.compaction();
+        for (partition, log) in self.inner.open_logs().iter().filter(|(p, _)| p.topic == name) {
+            let compacted = log.config().cleanup_policy.compact;
             log.update_config(config.clone())?;
+            if let Some(compaction) = &compaction {
+                compaction.configured(partition, compacted && !config.cleanup_policy.compact)?;
+            }
         }
         Ok(topic)
     }
