@@ -4,31 +4,33 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::SystemTime;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use kseg_format::{
-    AbortedTransaction, Batch, BatchFate, Batches, DecodeError, FilterError, FilterOptions, Offset,
-    ProducerId, Record, Retention, Timestamp,
+    Batch, BatchFate, DecodeError, FilterError, FilterOptions, Offset, ProducerId, Record, Retention,
+    Timestamp,
 };
-use kseg_log::{Finished, LastRecord, Log, Replacement, Sealed};
+use kseg_log::{LastRecord, Sealed};
 
-use crate::chunks::Chunks;
 use crate::error::{Error, Result};
 use crate::keys::KeyCheck;
 use crate::offset_map::OffsetMap;
 use crate::options::NullKey;
 use crate::round::{Cleaner, Work, millis};
+use crate::source::Source;
 use crate::stats::RoundStats;
 use crate::transactions::Transactions;
+use crate::writes::{Order, Writes};
 
 impl Cleaner {
-    /// Copies a group and swaps the copy in.
-    pub(crate) fn copy_group(
+    /// Copies a group, of which `source` has the pieces next, and has the copy swapped in.
+    pub(crate) fn copy_group<'w>(
         &mut self,
-        work: &Work<'_>,
-        group: &[Sealed],
+        work: &Work<'w>,
+        group: &'w [Sealed],
         transactions: &mut Transactions,
+        source: &mut Source<'_>,
+        writes: &mut Writes<'w>,
         stats: &mut RoundStats,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return Ok(()) };
@@ -41,15 +43,13 @@ impl Cleaner {
             output_limit: self.options.io_buffer_bytes,
         };
         let modified = last.segment().modified()?;
-        let mut into = match work.write {
-            true => Some(Output::begin(log, first.base_offset(), modified)?),
-            false => None,
-        };
+        writes.give(Order::Begin { base: first.base_offset(), modified })?;
         let mut out = BytesMut::new();
         for sealed in group {
             // All of the segment, also behind what the map reaches: the new index is to be complete.
             transactions.expect(log.aborted_for_cleaning(sealed.base_offset(), sealed.end_offset())?);
             let segment = sealed.segment();
+            let path = segment.path();
             let mut keep = Keep {
                 map: &self.map,
                 transactions: &mut *transactions,
@@ -60,31 +60,27 @@ impl Cleaner {
                 null_key: self.options.null_key,
                 keys: self.options.verify_keys.then(|| KeyCheck::new(log)),
                 position: 0,
+                verified: false,
                 drops: false,
                 useless_marker: false,
                 invalid: 0,
                 collisions: 0,
                 failed: None,
             };
-            let buffer = &mut self.buffer;
-            let mut chunks =
-                Chunks::new(segment, segment.region_from(None)?, buffer, self.options.io_buffer_bytes);
             loop {
                 work.pace.check()?;
-                let (at, path) = (chunks.position(), chunks.path().to_path_buf());
-                let chunk = chunks.next()?;
-                if chunk.is_empty() {
-                    break;
-                }
-                work.pace.moved(chunk.len() as u64);
+                let Some(piece) = source.next()? else { break };
+                work.pace.moved(piece.bytes.len() as u64);
+                keep.verified = piece.verified;
                 let mut read = 0;
-                loop {
-                    keep.position = at + read as u64;
-                    let filtered = self.filter.run(&chunk[read..], &mut keep, &mut out);
+                while read < piece.bytes.len() {
+                    let at = piece.at + read as u64;
+                    keep.position = at;
+                    let filtered = self.filter.run(&piece.bytes[read..], &mut keep, &mut out);
                     if let Some(error) = keep.failed.take() {
                         return Err(error.placed(&path));
                     }
-                    let filtered = filtered.map_err(|e| rebuild_error(e, &path, at + read as u64))?;
+                    let filtered = filtered.map_err(|e| rebuild_error(e, &path, at))?;
                     if filtered.bytes_read == 0 {
                         break;
                     }
@@ -94,33 +90,28 @@ impl Cleaner {
                     stats.records_read += filtered.records_read;
                     stats.records_written += filtered.records_retained;
                     let ended = keep.transactions.take_ended();
-                    let Some(into) = &mut into else {
-                        out.clear();
+                    if !ended.is_empty() {
+                        writes.give(Order::Aborted(ended))?;
+                    }
+                    if out.is_empty() {
                         continue;
-                    };
-                    into.note_aborted(ended);
-                    if !out.is_empty() {
+                    }
+                    if work.write {
                         let batches = out.split().freeze();
                         let written = batches.len() as u64;
-                        into.write(batches)?;
+                        writes.give(Order::Batches(batches))?;
                         work.pace.moved(written);
+                    } else {
+                        out.clear();
                     }
                 }
-                chunks.advance(read);
             }
-            chunks.shrink();
             stats.invalid_records += keep.invalid;
             stats.hash_collisions += keep.collisions;
         }
         stats.segments_read += group.len() as u64;
-        let Some(into) = into else {
-            stats.segments_written += 1;
-            return Ok(());
-        };
-        let finished = into.finish()?;
-        stats.segments_written += finished.len() as u64;
-        log.replace_segments(group, &finished)?;
-        Ok(())
+        stats.segments_written += u64::from(!work.write);
+        writes.give(Order::Swap(group))
     }
 }
 
@@ -130,91 +121,6 @@ fn rebuild_error(error: FilterError, path: &Path, at: u64) -> Error {
         FilterError::Decode { source, .. } => Error::corrupt(path, position, source),
         source => Error::Rebuild { path: path.to_path_buf(), position, source },
     }
-}
-
-/// The new segments of a group: one, and another where the first can take no more (an index is full, an offset too far).
-struct Output<'l> {
-    log: &'l Log,
-    modified: Option<SystemTime>,
-    into: Replacement,
-    finished: Vec<Finished>,
-    /// Aborted transactions whose marker has not been written yet.
-    aborted: Vec<AbortedTransaction>,
-}
-
-impl<'l> Output<'l> {
-    fn begin(log: &'l Log, base: Offset, modified: Option<SystemTime>) -> Result<Output<'l>> {
-        let into = log.begin_replacement(base)?;
-        Ok(Output { log, modified, into, finished: Vec::new(), aborted: Vec::new() })
-    }
-
-    fn note_aborted(&mut self, ended: Vec<AbortedTransaction>) {
-        self.aborted.extend(ended);
-    }
-
-    fn write(&mut self, mut batches: Bytes) -> Result<()> {
-        loop {
-            let room = self.into.room_for(&batches)?;
-            if room > 0 {
-                let part = batches.split_to(room);
-                let last = last_offset(&part)?;
-                self.into.append(last, part)?;
-                self.write_aborted(last)?;
-            }
-            let Some(first) = first_base(&batches)? else { return Ok(()) };
-            self.next_segment(first)?;
-        }
-    }
-
-    /// The entries of transactions whose marker lies at or below `last`.
-    fn write_aborted(&mut self, last: Offset) -> Result<()> {
-        let count = self.aborted.iter().take_while(|t| t.last_offset <= last).count();
-        for entry in self.aborted.drain(..count) {
-            self.into.append_aborted(&entry)?;
-        }
-        Ok(())
-    }
-
-    fn next_segment(&mut self, base: Offset) -> Result<()> {
-        if self.into.size() == 0 {
-            // Its base is too far below the first batch: the next one begins there.
-            self.log.remove_unfinished_replacements()?;
-            self.into = self.log.begin_replacement(base)?;
-            return Ok(());
-        }
-        let full = std::mem::replace(&mut self.into, self.log.begin_replacement(base)?);
-        self.finished.push(full.finish(self.modified)?);
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Vec<Finished>> {
-        self.write_aborted(Offset::new(i64::MAX))?;
-        self.finished.push(self.into.finish(self.modified)?);
-        Ok(self.finished)
-    }
-}
-
-fn last_offset(batches: &[u8]) -> Result<Offset> {
-    let mut last = Offset::ZERO;
-    for batch in Batches::new(batches) {
-        last = last.max(batch.map_err(built)?.last_offset());
-    }
-    Ok(last)
-}
-
-fn first_base(batches: &[u8]) -> Result<Option<Offset>> {
-    match Batches::new(batches).next() {
-        None => Ok(None),
-        Some(batch) => {
-            let batch = batch.map_err(built)?;
-            Ok(Some(batch.base_offset().unwrap_or(batch.last_offset())))
-        }
-    }
-}
-
-/// What came out of the filter is whole.
-fn built(source: DecodeError) -> Error {
-    Error::corrupt(Path::new(""), 0, source)
 }
 
 /// Why a batch cannot be judged.
@@ -245,6 +151,8 @@ struct Keep<'k> {
     keys: Option<KeyCheck<'k>>,
     /// Where the batch begins in the file.
     position: u64,
+    /// The checksums have been looked at.
+    verified: bool,
     /// All records of the batch go.
     drops: bool,
     /// The batch is a marker of which nothing else is left.
@@ -256,7 +164,9 @@ struct Keep<'k> {
 
 impl Keep<'_> {
     fn judge(&mut self, batch: &Batch<'_>) -> Result<BatchFate, DecodeError> {
-        batch.verify()?;
+        if !self.verified {
+            batch.verify()?;
+        }
         let useless = if batch.is_control() {
             self.transactions.on_control(batch)?
         } else {

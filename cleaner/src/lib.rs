@@ -45,7 +45,6 @@
 
 mod build;
 mod checkpoints;
-mod chunks;
 mod copy;
 mod dirty;
 mod error;
@@ -58,12 +57,14 @@ mod options;
 mod round;
 mod select;
 mod states;
+mod source;
 mod stats;
 mod status;
 mod sync;
 mod throttle;
 mod transactions;
 
+mod writes;
 pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
 pub use error::{Error, Result};
 pub use grouping::{GroupFacts, GroupLimits, group};

@@ -8,6 +8,10 @@
 //! between the home and the first greater hash: at nine tenths full five and a half on average, for keys that are there and
 //! for keys that are not (a plain linear probe would look at fifty for the latter).
 //!
+//! *Growth*: the table begins small and is made larger as keys come, up to its budget, so that a round of few keys works in the
+//! processor's caches. As entries lie in order, it grows in place: they go to the end of the larger table and from there, in one
+//! sweep, to their new homes; no second table is needed beside it.
+//!
 //! Source: Kafka `OffsetMap`, `SkimpyOffsetMap`, which has MD5 and the same 24 bytes.
 
 use std::fmt;
@@ -39,11 +43,23 @@ const EMPTY: Slot = [0; 3];
 /// # Ok::<(), kseg_cleaner::MapFull>(())
 /// ```
 pub struct OffsetMap {
+    /// The table as it is now.
     slots: Vec<Slot>,
+    /// How many slots it may have.
+    slots_max: usize,
     len: usize,
     latest: Option<Offset>,
     seed: u64,
+    hasher: Hasher,
 }
+
+/// A key's hash from a seed.
+pub(crate) type Hasher = fn(u64, &[u8]) -> u128;
+
+/// Slots of a new table.
+const SLOTS_FIRST: usize = 1 << 12;
+/// How much larger a table is made.
+const GROWTH: usize = 4;
 
 /// The map has no free slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +85,13 @@ impl OffsetMap {
 
     /// A map whose hashes begin from `seed`, for results that are the same in every run.
     pub fn with_seed(budget: usize, seed: u64) -> OffsetMap {
-        OffsetMap { slots: vec![EMPTY; budget / SLOT_BYTES], len: 0, latest: None, seed }
+        OffsetMap::with_hasher(budget, seed, hash_of)
+    }
+
+    /// A map with a hash of the caller's.
+    pub(crate) fn with_hasher(budget: usize, seed: u64, hasher: Hasher) -> OffsetMap {
+        let slots_max = budget / SLOT_BYTES;
+        OffsetMap { slots: first_table(slots_max), slots_max, len: 0, latest: None, seed, hasher }
     }
 
     /// Whether the system gives the memory of a map of this budget: [`new`](Self::new) would panic or end the process.
@@ -79,7 +101,7 @@ impl OffsetMap {
 
     /// How many keys there is room for.
     pub fn slots(&self) -> usize {
-        self.slots.len()
+        self.slots_max
     }
 
     /// How many keys it holds.
@@ -94,7 +116,7 @@ impl OffsetMap {
 
     /// Keys over slots, 0 to 1.
     pub fn utilization(&self) -> f64 {
-        if self.slots.is_empty() { 0.0 } else { self.len as f64 / self.slots.len() as f64 }
+        if self.slots_max == 0 { 0.0 } else { self.len as f64 / self.slots_max as f64 }
     }
 
     /// Up to where the map speaks of the log: the last offset that was put, or what
@@ -126,8 +148,7 @@ impl OffsetMap {
     /// Drops all entries, and their memory.
     pub fn clear(&mut self) {
         if self.len > 0 {
-            // New zero pages cost nothing until they are used again; the old ones would have to be written.
-            self.slots = vec![EMPTY; self.slots.len()];
+            self.slots = first_table(self.slots_max);
             self.len = 0;
         }
         self.latest = None;
@@ -136,7 +157,7 @@ impl OffsetMap {
     /// The hash of a key, as [`put_hash`](Self::put_hash) wants it.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
-        let hash = XxHash3_128::oneshot_with_seed(self.seed, key);
+        let hash = (self.hasher)(self.seed, key);
         KeyHash((hash >> 64) as u64, hash as u64)
     }
 
@@ -158,8 +179,11 @@ impl OffsetMap {
 
     #[inline]
     pub(crate) fn put_hash(&mut self, hash: KeyHash, offset: Offset) -> Result<(), MapFull> {
-        if self.len >= self.slots.len() {
-            return Err(MapFull { slots: self.slots.len() });
+        if self.len >= self.grow_from() {
+            if self.len >= self.slots_max {
+                return Err(MapFull { slots: self.slots_max });
+            }
+            self.grow();
         }
         let stored = (offset.get() as u64).wrapping_add(1);
         debug_assert!(offset >= Offset::ZERO);
@@ -173,6 +197,44 @@ impl OffsetMap {
         }
         self.latest = Some(offset);
         Ok(())
+    }
+
+    /// With how many entries the table is to be made larger: at three quarters, or full where it may not grow.
+    #[inline]
+    fn grow_from(&self) -> usize {
+        let slots = self.slots.len();
+        if slots < self.slots_max { slots / 4 * 3 } else { slots }
+    }
+
+    /// Makes the table larger, if there is room.
+    #[cold]
+    fn grow(&mut self) {
+        let before = self.slots.len();
+        let after = self.slots_max.min(before.saturating_mul(GROWTH));
+        if after <= before {
+            return;
+        }
+        self.slots.reserve_exact(after - before);
+        self.slots.resize(after, EMPTY);
+        // To the end, in order, without gaps; what is moved leaves a free slot, and nothing moves down.
+        let mut to = after;
+        for from in (0..before).rev() {
+            let slot = self.slots[from];
+            if slot[2] != 0 {
+                to -= 1;
+                self.slots[from] = EMPTY;
+                self.slots[to] = slot;
+            }
+        }
+        // From there to their homes, or behind the one before; at the end of the table they stay.
+        let mut free = 0;
+        for from in to..after {
+            let slot = self.slots[from];
+            let home = self.home(KeyHash(slot[0], slot[1])).max(free).min(from);
+            self.slots[from] = EMPTY;
+            self.slots[home] = slot;
+            free = home + 1;
+        }
     }
 
     /// Where a hash is, or the first slot behind all smaller ones of its run.
@@ -235,6 +297,10 @@ impl fmt::Debug for OffsetMap {
     }
 }
 
+fn first_table(slots_max: usize) -> Vec<Slot> {
+    vec![EMPTY; slots_max.min(SLOTS_FIRST)]
+}
+
 /// A key's hash, compared as one number of 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyHash(u64, u64);
@@ -247,6 +313,10 @@ enum Found {
 #[inline]
 fn offset_of(slot: &Slot) -> Offset {
     Offset::new(slot[2].wrapping_sub(1) as i64)
+}
+
+fn hash_of(seed: u64, key: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(seed, key)
 }
 
 /// A number that nobody foresees, so that nobody can choose keys whose hashes are alike: std seeds its hashers with one.
@@ -330,6 +400,38 @@ mod tests {
                 assert_eq!(map.get_hash(KeyHash(high, 8)), None);
             }
         }
+    }
+
+    #[test]
+    fn a_table_that_grows_holds_what_it_held() {
+        for (slots, keys) in [(5000, 4500), (16_384, 16_384), (100_000, 90_000), (70_000, 70_000)] {
+            let mut map = OffsetMap::with_seed(24 * slots, 11);
+            let mut tables = vec![map.slots.len()];
+            for n in 0..keys as u64 {
+                map.put(&key(n), Offset::new(n as i64)).unwrap();
+                if map.slots.len() != tables[tables.len() - 1] {
+                    tables.push(map.slots.len());
+                    assert!((0..=n).all(|n| map.get(&key(n)) == Some(Offset::new(n as i64))), "{n}");
+                    assert!((n + 1..n + 2000).all(|n| map.get(&key(n)).is_none()), "{n}");
+                }
+            }
+            assert!(tables.len() > 1 && tables.last() == Some(&slots), "{tables:?}");
+            assert!((0..keys as u64).all(|n| map.get(&key(n)) == Some(Offset::new(n as i64))));
+            map.clear();
+            assert_eq!((map.slots.len(), map.slots()), (SLOTS_FIRST, slots));
+        }
+    }
+
+    /// All entries at one end of the table, which pushes them back.
+    #[test]
+    fn entries_at_the_end_of_a_table_that_grows_are_found() {
+        let mut map = OffsetMap::with_seed(24 * 5 * SLOTS_FIRST, 0);
+        let hash = |n: u64| KeyHash(u64::MAX - n / 3, n);
+        for n in 0..SLOTS_FIRST as u64 + 100 {
+            map.put_hash(hash(n), Offset::new(n as i64)).unwrap();
+        }
+        assert!((0..SLOTS_FIRST as u64 + 100).all(|n| map.get_hash(hash(n)) == Some(Offset::new(n as i64))));
+        assert_eq!(map.get_hash(KeyHash(u64::MAX - 5, 1)), None);
     }
 
     #[test]

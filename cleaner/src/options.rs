@@ -23,14 +23,18 @@ pub struct CleanerOptions {
     pub map_bytes: usize,
     /// Which part of the map is used (`log.cleaner.io.buffer.load.factor`). Default: 0.9. Range: above 0, below 1.
     pub load_factor: f64,
-    /// Bytes of the buffer that is read into, and of the one that is written from (half of `log.cleaner.io.buffer.size`). They
-    /// grow for a batch that is larger and shrink again. Default: 262144. Minimum: 512.
+    /// Bytes of a buffer that is read into, and about those of one that is written from (half of `log.cleaner.io.buffer.size`);
+    /// four of each where a round has threads of its own. They grow for a batch that is larger and shrink again. Default:
+    /// 262144. Minimum: 512.
     pub io_buffer_bytes: usize,
     /// What becomes of records without a key. Default: they stay.
     pub null_key: NullKey,
     /// Whether a record is dropped only after the key at the later offset has been read and is the same. Costs a lookup for
     /// each dropped record. Default: false.
     pub verify_keys: bool,
+    /// Whether a round reads ahead on one thread of its own and writes, syncs and swaps on another, beside the one that decides
+    /// what is kept; otherwise the caller's thread does all of it, in a fixed order. Default: true.
+    pub parallel: bool,
     /// Most bytes that one batch may hold once decompressed. Default: 2147483647.
     pub decompressed_limit: usize,
 }
@@ -43,6 +47,7 @@ impl Default for CleanerOptions {
             io_buffer_bytes: 256 << 10,
             null_key: NullKey::Keep,
             verify_keys: false,
+            parallel: true,
             decompressed_limit: i32::MAX as usize,
         }
     }

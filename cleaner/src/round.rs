@@ -16,8 +16,11 @@ use crate::error::{Error, Result};
 use crate::grouping::{GroupFacts, GroupLimits, group};
 use crate::offset_map::OffsetMap;
 use crate::options::CleanerOptions;
+use crate::source::Source;
 use crate::stats::RoundStats;
+use crate::sync::scope;
 use crate::transactions::Transactions;
+use crate::writes::Writes;
 
 /// Who watches over a round: may stop it, and slow it down.
 pub trait Pace {
@@ -97,7 +100,6 @@ pub struct Cleaner {
     pub(crate) options: CleanerOptions,
     pub(crate) map: OffsetMap,
     pub(crate) usable: usize,
-    pub(crate) buffer: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) filter: BatchFilter,
 }
@@ -116,7 +118,6 @@ impl Cleaner {
         Ok(Cleaner {
             map: OffsetMap::new(options.map_bytes),
             usable: options.usable_slots(),
-            buffer: Vec::new(),
             scratch: Vec::new(),
             filter: BatchFilter::new(kseg_format::FilterOptions::default()),
             options,
@@ -161,7 +162,14 @@ impl Cleaner {
             log.remove_unfinished_replacements()?;
         }
         self.map.clear();
-        self.build_map(log, range(&sealed, dirty.first, bound), dirty.first, bound, pace, &mut stats)?;
+        let keep_deletes_after = self.legacy_horizon(log, &sealed, dirty.first)?;
+        let work = Work { log, dirty, bound, pace, write, keep_deletes_after };
+        let (size, parallel) = (self.options.io_buffer_bytes, self.options.parallel);
+        let mapped = range(&sealed, dirty.first, bound);
+        scope(|threads| {
+            let mut source = Source::of(parallel.then_some(threads), mapped, Some(dirty.first), size);
+            self.build_map(&work, mapped, &mut source, &mut stats)
+        })?;
         stats.map_time = begun.elapsed();
         let Some(latest) = self.map.latest_offset() else {
             stats.time = begun.elapsed();
@@ -169,28 +177,47 @@ impl Cleaner {
         };
         let end = latest.next();
         let copied = range(&sealed, Offset::ZERO, end);
-        let work = Work {
-            log,
-            dirty,
-            bound,
-            pace,
-            write,
-            keep_deletes_after: self.legacy_horizon(log, &sealed, dirty.first)?,
-        };
-        let mut transactions = Transactions::default();
-        let mut start = 0;
-        for count in group(&facts(copied)?, &limits(log, bound)) {
-            let group = &copied[start..start + count];
-            start += count;
-            if let Err(error) = self.copy_group(&work, group, &mut transactions, &mut stats) {
-                // What was written of the group goes; a log that takes no change keeps it until it is opened again.
-                let _ = write.then(|| log.remove_unfinished_replacements());
-                return Err(error);
-            }
+        let groups = group(&facts(copied)?, &limits(log, bound));
+        let done = scope(|threads| {
+            let threads = parallel.then_some(threads);
+            let mut writes = if write { Writes::to(threads, log) } else { Writes::Nowhere };
+            let mut source = Source::of(threads, copied, None, size);
+            let done = self.copy(&work, copied, groups, &mut source, &mut writes, &mut stats);
+            drop(source);
+            // All that was begun has ended then.
+            let swapped = writes.end();
+            done?;
+            stats.segments_written += swapped?;
+            Ok(())
+        });
+        if let Err(error) = done {
+            // What was written of a group goes; a log that takes no change keeps it until it is opened again.
+            let _ = write.then(|| log.remove_unfinished_replacements());
+            return Err(error);
         }
         stats.map_utilization = self.map.utilization();
         stats.time = begun.elapsed();
         Ok(Round { end: Some(end), stats })
+    }
+
+    /// Copies group by group.
+    fn copy<'w>(
+        &mut self,
+        work: &Work<'w>,
+        copied: &'w [Sealed],
+        groups: Vec<usize>,
+        source: &mut Source<'_>,
+        writes: &mut Writes<'w>,
+        stats: &mut RoundStats,
+    ) -> Result<()> {
+        let mut transactions = Transactions::default();
+        let mut start = 0;
+        for count in groups {
+            let group = &copied[start..start + count];
+            start += count;
+            self.copy_group(work, group, &mut transactions, source, writes, stats)?;
+        }
+        Ok(())
     }
 
     /// Tombstones of magic 0 and 1 in segments that were last changed at or before this time go.

@@ -91,6 +91,19 @@ pub(crate) fn spawn(name: String, f: impl FnOnce() + Send + 'static) -> std::io:
     std::thread::Builder::new().name(name).spawn(f)
 }
 
+/// Threads of one round, which end with it, and the channels between them. Models make no rounds: the same in both halves.
+pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
+pub(crate) use std::thread::{Scope, scope};
+
+/// A thread that ends within `scope`.
+pub(crate) fn spawn_scoped<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    f: impl FnOnce() + Send + 'scope,
+) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, f).map(drop)
+}
+
 pub(crate) fn sleep(time: std::time::Duration) {
     std::thread::sleep(time);
 }

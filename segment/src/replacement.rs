@@ -116,6 +116,20 @@ impl Replacement {
         self.segment.append_aborted(transaction)
     }
 
+    /// Removes its files.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn discard(self) -> Result<()> {
+        let names = self.segment.backend.names();
+        let paths = FileKind::OF_SEGMENT.map(|kind| self.segment.path_of(kind));
+        self.segment.abandon();
+        for path in &paths {
+            names.remove(path)?;
+        }
+        Ok(())
+    }
+
     /// Adds the last time-index entry, cuts all files to what they hold, gives them `modified` as the time of their last
     /// change, makes their contents durable and lets go of them. Their names are not durable yet.
     ///
