@@ -43,6 +43,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backpressure;
 mod build;
 mod checkpoints;
 mod copy;
@@ -56,15 +57,15 @@ mod offset_map;
 mod options;
 mod round;
 mod select;
-mod states;
 mod source;
+mod states;
 mod stats;
 mod status;
 mod sync;
 mod throttle;
 mod transactions;
-
 mod writes;
+
 pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
 pub use error::{Error, Result};
 pub use grouping::{GroupFacts, GroupLimits, group};

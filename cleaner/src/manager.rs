@@ -6,17 +6,22 @@
 //! Source: Kafka `LogCleanerManager`, `LogCleaner`.
 
 mod hold;
+#[cfg(loom)]
+mod model;
+mod told;
 mod work;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kseg_format::{Offset, Timestamp};
 use kseg_io_backends::Backend;
 use kseg_log::{Clock, Log, TopicPartition};
 
+use crate::backpressure::Backpressure;
 use crate::checkpoints::Checkpoints;
 use crate::dirty::{Rules, Sections};
 use crate::error::{Error, Result};
@@ -38,6 +43,9 @@ pub struct ManagerOptions {
     /// Bytes a second that all threads together read and write (`log.cleaner.io.max.bytes.per.second`). Default: no limit.
     /// Minimum: above 0.
     pub max_bytes_per_second: Option<f64>,
+    /// Mean milliseconds of an append, or of a flush, above which cleaning makes way for them: it waits between two reads, longer
+    /// each time that they are found slow. It never stops for good. `None`: it does not look. Default: 20.
+    pub yield_above_ms: Option<f64>,
     /// How long a thread waits when there was nothing to do (`log.cleaner.backoff.ms`). Default: 15000.
     pub backoff_ms: u64,
     /// How long a partition is left alone after a failure before it is tried again; doubled with each further failure, up
@@ -50,6 +58,7 @@ impl Default for ManagerOptions {
         ManagerOptions {
             cleaner: CleanerOptions::default(),
             max_bytes_per_second: None,
+            yield_above_ms: Some(20.0),
             backoff_ms: 15_000,
             retry_ms: Some(600_000),
         }
@@ -63,11 +72,13 @@ impl ManagerOptions {
     /// [`Error::Config`].
     pub fn validate(&self) -> Result<()> {
         self.cleaner.validate()?;
-        if let Some(rate) = self.max_bytes_per_second
-            && (rate.is_nan() || rate <= 0.0)
+        for (name, value) in
+            [("max_bytes_per_second", self.max_bytes_per_second), ("yield_above_ms", self.yield_above_ms)]
         {
-            let (name, expected) = ("max_bytes_per_second", "a number above 0".to_owned());
-            return Err(Error::Config { name, expected, found: rate.to_string() });
+            if let Some(value) = value.filter(|value| value.is_nan() || *value <= 0.0) {
+                let expected = "a number above 0".to_owned();
+                return Err(Error::Config { name, expected, found: value.to_string() });
+            }
         }
         Ok(())
     }
@@ -81,6 +92,7 @@ pub struct Manager {
     /// Some state changed.
     changed: Condvar,
     throttle: Throttle,
+    backpressure: Backpressure,
     stopping: AtomicBool,
     /// Threads that ended by a panic.
     dead: AtomicU64,
@@ -126,6 +138,7 @@ impl Manager {
         let now_ms = clock.now_ms();
         Ok(Arc::new(Manager {
             throttle: Throttle::new(options.max_bytes_per_second, now_ms),
+            backpressure: Backpressure::new(options.yield_above_ms, now_ms),
             options,
             clock,
             shared: Mutex::new(Shared {
@@ -242,6 +255,7 @@ impl Manager {
         let mut totals = self.shared.lock().totals;
         // Counted by the threads alone: Relaxed.
         totals.dead_threads = self.dead.load(Ordering::Relaxed);
+        totals.yielded = Duration::from_millis(self.backpressure.waited_ms());
         totals
     }
 

@@ -53,18 +53,20 @@ impl Manager {
     }
 
     /// Truncates a log. Below the active segment cleaning is held off meanwhile, and the checkpoint is lowered to the base
-    /// of the segment that is active then.
+    /// of the segment that is active then. Where the log lies in a data directory, that one's `truncate_to` does the same and
+    /// keeps its own checkpoints right.
     ///
     /// # Errors
     /// As [`Log::truncate_to`]; [`Error::Io`] where the checkpoint cannot be written.
     pub fn truncate_to(&self, partition: &TopicPartition, offset: Offset) -> Result<bool> {
         let Some(log) = self.log(partition) else { return Ok(false) };
-        if offset >= log.sealed_segments()?.1 {
-            return Ok(log.truncate_to(offset)?);
+        // Decided under the log's own mutex: a roll between a look and a truncation would make the active segment a sealed one.
+        if let Some(truncated) = log.truncate_active_to(offset)? {
+            return Ok(truncated);
         }
         self.while_paused(partition, || {
             let truncated = log.truncate_to(offset)?;
-            self.lower_checkpoint(partition, log.sealed_segments()?.1)?;
+            self.lower_checkpoint(partition, log.active_base_offset()?)?;
             Ok(truncated)
         })
     }
@@ -82,7 +84,7 @@ impl Manager {
         let Some(log) = self.log(partition) else { return Ok(()) };
         self.while_paused(partition, || {
             log.truncate_fully_and_start_at(offset, log_start)?;
-            self.lower_checkpoint(partition, log.sealed_segments()?.1)
+            self.lower_checkpoint(partition, log.active_base_offset()?)
         })
     }
 
@@ -171,7 +173,7 @@ impl Manager {
         deleting.into_iter().filter(|(partition, _)| shared.states.pause_free(partition)).collect()
     }
 
-    fn log(&self, partition: &TopicPartition) -> Option<Arc<Log>> {
+    pub(super) fn log(&self, partition: &TopicPartition) -> Option<Arc<Log>> {
         self.shared.lock().logs.get(partition).map(|pooled| pooled.log.clone())
     }
 }

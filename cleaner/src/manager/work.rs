@@ -33,6 +33,8 @@ pub struct Totals {
     pub time_max: Duration,
     /// The fullest map, 0 to 1.
     pub map_utilization_max: f64,
+    /// How long rounds have waited because appends had become slow.
+    pub yielded: Duration,
     /// Threads that ended by a panic.
     pub dead_threads: u64,
 }
@@ -62,6 +64,7 @@ impl Pass {
 struct Watched<'m> {
     manager: &'m Manager,
     partition: &'m TopicPartition,
+    log: &'m Log,
 }
 
 impl Pace for Watched<'_> {
@@ -74,8 +77,10 @@ impl Pace for Watched<'_> {
     }
 
     fn moved(&self, bytes: u64) {
-        let mut wait = self.manager.throttle.moved(bytes, self.manager.clock.now_ms());
-        // In pieces, so that nobody who wants the round to end waits for the throttle.
+        let now_ms = self.manager.clock.now_ms();
+        let mut wait = self.manager.throttle.moved(bytes, now_ms);
+        wait = wait.max(self.manager.backpressure.wait_ms(|| self.log.pressure(), now_ms));
+        // In pieces, so that nobody who wants the round to end waits for it.
         while wait > 0 && self.check().is_ok() {
             let piece = wait.min(50);
             sleep(Duration::from_millis(piece));
@@ -107,7 +112,7 @@ impl Manager {
             first_uncleanable: job.first_uncleanable,
             now: Timestamp::new(self.clock.now_ms()),
         };
-        let watched = Watched { manager: self, partition: &job.partition };
+        let watched = Watched { manager: self, partition: &job.partition, log: &job.log };
         let cleaned = cleaner.clean(&job.log, dirty, &watched);
         let end = cleaned.as_ref().ok().and_then(|round| round.end);
         let ended = self.done_cleaning(&job.partition, end);
@@ -183,7 +188,7 @@ impl Manager {
 
     fn delete_old_segments(&self, pass: &mut Pass) -> Result<()> {
         for (partition, log) in self.take_deletable() {
-            let stopped = Watched { manager: self, partition: &partition }.check().is_err();
+            let stopped = Watched { manager: self, partition: &partition, log: &log }.check().is_err();
             let deleted = if stopped { Ok(0) } else { log.delete_old_segments().map(|done| done.deleted) };
             self.done_deleting(&partition)?;
             match deleted {
@@ -235,7 +240,15 @@ impl Manager {
         Ok(threads)
     }
 
-    fn back_off(&self) {
+    pub(super) fn tell_to_stop(&self) {
+        // Pairs with the Acquire of the threads.
+        self.stopping.store(true, Ordering::Release);
+        // A thread that has looked at the flag and not begun to wait holds the lock.
+        let _shared = self.shared.lock();
+        self.changed.notify_all();
+    }
+
+    pub(super) fn back_off(&self) {
         let shared = self.shared.lock();
         if !self.stopping.load(Ordering::Acquire) {
             drop(self.changed.wait_for(shared, Duration::from_millis(self.options.backoff_ms)));
@@ -282,13 +295,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Pairs with the Acquire of the threads.
-        self.manager.stopping.store(true, Ordering::Release);
-        {
-            // A thread that has looked at the flag and not begun to wait holds the lock.
-            let _shared = self.manager.shared.lock();
-            self.manager.changed.notify_all();
-        }
+        self.manager.tell_to_stop();
         for handle in self.handles.drain(..) {
             let _ = handle.join();
         }

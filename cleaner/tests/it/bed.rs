@@ -70,10 +70,18 @@ impl Bed {
         Bed { backend, clock, scheduler, log, options: options(10_000), producers }
     }
 
-    /// Closes the log and opens it again, or drops it as a crash does; without snapshots if asked.
+    /// Closes the log and opens it again, or drops it as a crash does; without snapshots if asked. It ends where it did.
     pub(crate) fn reopened(self, crash: bool, snapshots: bool) -> Bed {
+        let end = self.log.log_end_offset();
+        let bed = self.opened_again(crash, snapshots);
+        assert_eq!(bed.log.log_end_offset(), end);
+        bed
+    }
+
+    /// The same, wherever it ends.
+    pub(crate) fn opened_again(self, crash: bool, snapshots: bool) -> Bed {
         let config = (*self.log.config()).clone();
-        let (start, end) = (self.log.log_start_offset(), self.log.log_end_offset());
+        let start = self.log.log_start_offset();
         if crash {
             self.log.abandon();
         } else {
@@ -95,8 +103,7 @@ impl Bed {
             ..OpenOptions::new(self.backend.clone())
         };
         let log = Arc::new(Log::open(Path::new(DIR), open).unwrap());
-        assert_eq!(log.log_end_offset(), end);
-        log.update_high_watermark(end);
+        log.update_high_watermark(log.log_end_offset());
         Bed { log, ..self }
     }
 

@@ -1,6 +1,7 @@
 //! What is dirty in a log, and which log is cleaned first.
 
 mod bed;
+mod beside;
 mod cases;
 mod edges;
 mod faults;

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kseg_cleaner::{Cleaner, CleanerOptions, Manager, ManagerOptions, Next, NullKey, PartitionState};
 use kseg_format::{BatchOptions, Codec, LeaderEpoch, Offset, Origin};
-use kseg_io_backends::{Backend, MemoryBackend, OpenHow, write_all};
-use kseg_log::{Log, LogConfig, ManualClock, ManualScheduler, OpenOptions, TopicPartition};
+use kseg_io_backends::{Backend, Call, MemoryBackend, Moment, OpenHow, Watched, write_all};
+use kseg_log::{
+    Clock, Compaction, Log, LogConfig, LogDir, LogDirOptions, LogManager, ManualClock, ManualScheduler,
+    OpenOptions, TopicPartition,
+};
 
 use crate::bed::{Entry, NOW, batch, gone, kv};
 
@@ -511,4 +514,110 @@ fn truncation_holds_cleaning_off_and_lowers_the_checkpoint() {
     pool.manager.truncate_fully_and_start_at(&p(0), Offset::new(2), None).unwrap();
     assert_eq!(pool.manager.checkpoint(&p(0)).unwrap(), Some(Offset::new(2)));
     assert_eq!(pool.manager.state(&p(0)), None);
+}
+
+/// What is done to logs through their directories is known to the manager, and done while nothing is cleaned.
+#[test]
+fn what_a_directory_does_to_its_logs_is_known_here() {
+    let mut pool = Pool::new();
+    let options = LogDirOptions {
+        config: LogConfig::from_pairs([
+            ("cleanup.policy", "compact"),
+            ("min.cleanable.dirty.ratio", "0.0"),
+            ("segment.index.bytes", "2400"),
+        ])
+        .unwrap(),
+        clock: pool.clock.clone(),
+        scheduler: pool.scheduler.clone(),
+        ..LogDirOptions::new(pool.backend.clone())
+    };
+    let dirs = [PathBuf::from("/d0"), PathBuf::from("/d1")];
+    let logs = LogManager::open(&dirs, &options).unwrap();
+    let compaction: Arc<dyn Compaction> = pool.manager.clone();
+    logs.set_compaction(Some(&compaction));
+    let source: &LogDir = logs.live().next().unwrap();
+    for n in 0..3 {
+        let log = source.get_or_create(&p(n), None).unwrap();
+        pool.manager.add(Path::new("/d0"), log.clone()).unwrap();
+        fill(&log, 4);
+        fill(&log, 4);
+    }
+    while pool.cleaned().is_some() {}
+    assert_eq!(pool.text("/d0"), "0\n3\nt 0 8\nt 1 8\nt 2 8\n");
+    // Within the active segment the checkpoint stays; below, it is lowered to where that one begins then.
+    let log = source.get(&p(0)).unwrap().unwrap();
+    put(&log, NOW, &[kv("k", "v"), kv("l", "v")]);
+    source.truncate_to(&p(0), Offset::new(8)).unwrap();
+    assert_eq!(pool.manager.checkpoint(&p(0)).unwrap(), Some(Offset::new(8)));
+    source.truncate_to(&p(0), Offset::new(3)).unwrap();
+    assert_eq!(pool.manager.checkpoint(&p(0)).unwrap(), Some(Offset::ZERO));
+    source.truncate_fully_and_start_at(&p(1), Offset::new(2), None).unwrap();
+    assert_eq!(pool.manager.checkpoint(&p(1)).unwrap(), Some(Offset::new(2)));
+    assert_eq!((pool.manager.state(&p(0)), pool.manager.state(&p(1))), (None, None));
+    // A move takes the checkpoint along.
+    while logs.move_step(&p(2), Path::new("/d1"), 1 << 20).unwrap() > 0 {}
+    assert_eq!((pool.text("/d0"), pool.text("/d1")), ("0\n2\nt 0 0\nt 1 2\n".into(), "0\n1\nt 2 8\n".into()));
+    let moved = logs.get(&p(2)).unwrap().unwrap();
+    fill(&moved, 4);
+    assert_eq!(pool.cleaned(), Some(2));
+    assert_eq!(pool.manager.checkpoint(&p(2)).unwrap(), Some(Offset::new(12)));
+    // A deleted one is forgotten.
+    assert!(logs.delete(&p(0)).unwrap());
+    assert_eq!(pool.manager.partitions(), [p(1), p(2)]);
+    assert_eq!(pool.text("/d0"), "0\n1\nt 1 2\n");
+    assert_eq!(pool.manager.state(&p(2)), None);
+    // The end of compaction ends what is under way, and is no error where nothing is.
+    logs.alter_topic("t", &[("cleanup.policy", "delete")], &[]).unwrap();
+    assert!(matches!(pool.next(2), Next::NotCompacted));
+    assert_eq!(pool.manager.state(&p(2)), None);
+    for (_, report) in logs.shutdown() {
+        assert!(report.unwrap().failed.is_empty());
+    }
+}
+
+/// Writes that take so many milliseconds of the clock by hand, and a manager that makes way above 20.
+fn yielded(write_ms: i64, limit: Option<f64>) -> u64 {
+    let clock = Arc::new(ManualClock::new(NOW));
+    let scheduler = ManualScheduler::new(clock.clone());
+    let told = clock.clone();
+    let slow = Watched::new(Arc::new(MemoryBackend::new()), move |moment, call, path| {
+        let appends = path.extension().is_some_and(|role| role == "log");
+        if moment == Moment::Before && call == Call::Write && appends {
+            told.set(told.now_ms() + write_ms);
+        }
+    });
+    let backend: Arc<dyn Backend> = Arc::new(slow);
+    let mut options = ManagerOptions::default();
+    options.cleaner = cleaner_options();
+    options.cleaner.io_buffer_bytes = 512;
+    options.yield_above_ms = limit;
+    let manager = Manager::new(options.clone(), backend.clone(), clock.clone()).unwrap();
+    let config = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.0")];
+    let open = OpenOptions {
+        config: LogConfig::from_pairs(config).unwrap(),
+        clock: clock.clone(),
+        scheduler,
+        ..OpenOptions::new(backend)
+    };
+    let log = Arc::new(Log::open(Path::new("/d0/t-0"), open).unwrap());
+    manager.add(Path::new("/d0"), log.clone()).unwrap();
+    fill(&log, 60);
+    let mut cleaner = Cleaner::new(options.cleaner).unwrap();
+    for _ in 0..3 {
+        // Of sixteen appends the time of one is taken.
+        for n in 0..16 {
+            put(&log, NOW, &[kv("other", &n.to_string())]);
+        }
+        log.roll(None).unwrap();
+        clock.set(clock.now_ms() + 20);
+        assert!(manager.pass(&mut cleaner).unwrap().cleaned.is_some());
+    }
+    u64::try_from(manager.totals().yielded.as_millis()).unwrap()
+}
+
+#[test]
+fn cleaning_makes_way_while_appends_are_slow() {
+    assert!(yielded(50, Some(20.0)) >= 5);
+    assert_eq!(yielded(0, Some(20.0)), 0);
+    assert_eq!(yielded(50, None), 0);
 }

@@ -22,18 +22,32 @@ struct View {
     data: Vec<Seen>,
     /// Offsets of data whose transaction was aborted.
     aborted: Vec<i64>,
+    /// Offsets of the data of each transaction, and of its marker.
+    transactions: Vec<(Vec<i64>, i64)>,
+    /// The last sequence of each producer.
+    sequences: BTreeMap<i64, Option<i32>>,
     markers: Vec<i64>,
     /// Base and last offset of each batch, in order.
     batches: Vec<(i64, i64)>,
     end: i64,
 }
 
-fn view(bed: &Bed, aborted: &[i64]) -> View {
+/// What was put into a log, as far as the log does not tell.
+#[derive(Debug, Clone, Default)]
+struct Played {
+    aborted: Vec<i64>,
+    transactions: Vec<(Vec<i64>, i64)>,
+}
+
+fn view(bed: &Bed, played: &Played) -> View {
     let data: Vec<Seen> =
         bed.data().into_iter().map(|(offset, key, value)| Seen { offset, key, value }).collect();
     let markers = bed.all_offsets().into_iter().filter(|o| data.iter().all(|s| s.offset != *o)).collect();
-    let aborted = data.iter().map(|s| s.offset).filter(|o| aborted.contains(o)).collect();
-    View { data, aborted, markers, batches: bed.batches(), end: bed.log.log_end_offset().get() }
+    let aborted = data.iter().map(|s| s.offset).filter(|o| played.aborted.contains(o)).collect();
+    let transactions = played.transactions.clone();
+    let sequences = PRODUCERS.map(|id| (id, bed.last_sequence(id))).collect();
+    let end = bed.log.log_end_offset().get();
+    View { data, aborted, transactions, sequences, markers, batches: bed.batches(), end }
 }
 
 /// The first rule that `after` breaks. `clean_end`: up to where rounds have gone. `window`: tombstones may not be gone yet.
@@ -79,12 +93,24 @@ fn broken(before: &View, after: &View, clean_end: i64, window: bool) -> Option<S
             return Some(format!("{} at {} is superseded by {}", seen.key, seen.offset, newest.offset));
         }
     }
-    // A marker goes only after the data of its transaction, so one behind data of its producer stays; here: none appears.
+    for (offsets, marker) in &before.transactions {
+        let left = offsets.iter().any(|offset| kept.contains_key(offset));
+        if left && !after.markers.contains(marker) {
+            return Some(format!("the marker at {marker} has left before its data"));
+        }
+    }
+    if before.sequences != after.sequences {
+        return Some(format!("last sequences were {:?} and are {:?}", before.sequences, after.sequences));
+    }
     if let Some(marker) = after.markers.iter().find(|m| !before.markers.contains(m)) {
         return Some(format!("the marker at {marker} was never there"));
     }
     None
 }
+
+/// Producers 1 to 5 use transactions, 6 to 8 are idempotent alone, and 0 is none.
+const TRANSACTIONAL: u8 = 5;
+const PRODUCERS: std::ops::RangeInclusive<i64> = 1..=8;
 
 /// An operation of a random log.
 #[derive(Debug, Clone)]
@@ -96,23 +122,24 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (0_u8..4, prop::collection::vec((0_u8..6, prop::bool::weighted(0.2)), 1..4))
+        8 => (0_u8..9, prop::collection::vec((0_u8..6, prop::bool::weighted(0.2)), 1..4))
             .prop_map(|(producer, keys)| Op::Put { producer, keys }),
-        2 => (1_u8..3, any::<bool>()).prop_map(|(producer, commit)| Op::End { producer, commit }),
+        3 => (1_u8..=TRANSACTIONAL, any::<bool>()).prop_map(|(producer, commit)| Op::End { producer, commit }),
         1 => Just(Op::Roll),
     ]
 }
 
-/// Plays it; returns the offsets of aborted data. Producers 1 and 2 use transactions, which are all decided in the end.
-fn play(bed: &Bed, ops: &[Op]) -> Vec<i64> {
+/// Plays it. All transactions are decided in the end.
+fn play(bed: &Bed, ops: &[Op]) -> Played {
     let mut open: BTreeMap<u8, Vec<i64>> = BTreeMap::new();
-    let mut aborted = Vec::new();
-    let end = |producer: u8, commit: bool, open: &mut BTreeMap<u8, Vec<i64>>, aborted: &mut Vec<i64>| {
+    let mut played = Played::default();
+    let end = |producer: u8, commit: bool, open: &mut BTreeMap<u8, Vec<i64>>, played: &mut Played| {
         if let Some(offsets) = open.remove(&producer) {
-            bed.marker(i64::from(producer), commit);
+            let marker = bed.marker(i64::from(producer), commit);
             if !commit {
-                aborted.extend(offsets);
+                played.aborted.extend(&offsets);
             }
+            played.transactions.push((offsets, marker));
         }
     };
     for op in ops {
@@ -131,7 +158,7 @@ fn play(bed: &Bed, ops: &[Op]) -> Vec<i64> {
                     bed.put(&entries);
                 } else {
                     let (epoch, sequence) = bed.producer(i64::from(*id));
-                    let transactional = *id < 3;
+                    let transactional = *id <= TRANSACTIONAL;
                     bed.append(producer(i64::from(*id), epoch, sequence, transactional), &entries);
                     bed.set_producer(i64::from(*id), epoch, sequence + entries.len() as i32);
                     if transactional {
@@ -139,13 +166,14 @@ fn play(bed: &Bed, ops: &[Op]) -> Vec<i64> {
                     }
                 }
             }
-            Op::End { producer, commit } => end(*producer, *commit, &mut open, &mut aborted),
+            Op::End { producer, commit } => end(*producer, *commit, &mut open, &mut played),
             Op::Roll => bed.roll(),
         }
     }
-    end(1, false, &mut open, &mut aborted);
-    end(2, true, &mut open, &mut aborted);
-    aborted
+    for producer in 1..=TRANSACTIONAL {
+        end(producer, producer % 2 == 0, &mut open, &mut played);
+    }
+    played
 }
 
 proptest! {
@@ -153,39 +181,39 @@ proptest! {
 
     #[test]
     fn a_compacted_log_keeps_its_promises(
-        ops in prop::collection::vec(op(), 1..60),
+        ops in prop::collection::vec(op(), 1..90),
         slots in 4_usize..40,
         crash in any::<bool>(),
     ) {
         let mut bed = Bed::new(&[("delete.retention.ms", "1000")]);
-        let aborted = play(&bed, &ops);
+        let played = play(&bed, &ops);
         bed.options = options(slots);
         bed.roll();
-        let before = view(&bed, &aborted);
+        let before = view(&bed, &played);
         let mut first = 0;
         // Rounds with a small map, up to the end of what is sealed.
         while first < bed.active() {
             let round = bed.round(first, NOW).unwrap();
             prop_assert!(round.end.unwrap().get() > first);
             first = round.end.unwrap().get();
-            let after = view(&bed, &aborted);
+            let after = view(&bed, &played);
             prop_assert_eq!(broken(&before, &after, 0, true), None);
         }
         bed.options = options(1000);
         bed.round(0, NOW + 999).unwrap();
-        let whole = view(&bed, &aborted);
+        let whole = view(&bed, &played);
         prop_assert_eq!(broken(&before, &whole, first, true), None);
         // What every round keeps: a second one at the same time changes nothing more than markers and headers.
         bed.round(0, NOW + 999).unwrap();
-        let again = view(&bed, &aborted);
+        let again = view(&bed, &played);
         prop_assert_eq!(&again.data, &whole.data);
         bed.round(0, NOW + 5000).unwrap();
         bed.round(0, NOW + 50_000).unwrap();
-        let after = view(&bed, &aborted);
+        let after = view(&bed, &played);
         prop_assert_eq!(broken(&before, &after, first, false), None);
         prop_assert!(after.data.iter().all(|s| s.value.is_some()), "tombstones are gone");
         let bed = bed.reopened(crash, !crash);
-        prop_assert_eq!(view(&bed, &aborted).data, after.data);
+        prop_assert_eq!(view(&bed, &played).data, after.data);
         prop_assert_eq!(bed.log.first_unstable_offset(), None);
     }
 }
@@ -197,9 +225,12 @@ fn each_rule_catches_a_log_that_breaks_it() {
     bed.put(&[kv("a", "1"), gone("b")]);
     bed.txn(1, &[7]);
     bed.abort(1);
-    let before = view(&bed, &[3]);
+    bed.txn(2, &[8]);
+    bed.commit(2);
+    let played = Played { aborted: vec![3], transactions: vec![(vec![3], 4), (vec![5], 6)] };
+    let before = view(&bed, &played);
     bed.clean();
-    let after = view(&bed, &[3]);
+    let after = view(&bed, &played);
     let end = bed.active();
     assert_eq!(broken(&before, &after, end, true), None);
     let breaking = |change: &dyn Fn(&mut View), rule: &str| {
@@ -219,4 +250,6 @@ fn each_rule_catches_a_log_that_breaks_it() {
     let old = Seen { offset: 0, key: "a".into(), value: Some("0".into()) };
     breaking(&|v| v.data.insert(0, old.clone()), "superseded");
     breaking(&|v| v.markers.push(2), "marker");
+    breaking(&|v| v.markers.retain(|marker| *marker != 6), "left before its data");
+    breaking(&|v| drop(v.sequences.insert(2, None)), "last sequences");
 }
