@@ -10,7 +10,7 @@ use kseg_cleaner::{
     Unhindered,
 };
 use kseg_format::Timestamp;
-use kseg_io_backends::StdBackend;
+use kseg_io_backends::{Backend, Overlay, StdBackend};
 use kseg_log::{Clock, Log, LogDir, LogDirOptions, SystemClock, TopicPartition};
 
 use crate::append::key_values;
@@ -19,9 +19,10 @@ use crate::json::Line;
 
 /// Compacts the logs of a data directory, or says why they are not compacted.
 ///
-/// The data directory is locked meanwhile, as for append: this is for one at rest. What is in its logs counts as committed,
-/// but for transactions that are open. Which topics are compacted, and when, is their configuration (`kseg topics`), over
-/// which --set counts.
+/// `status` and `plan` change nothing, take no lock, and may look at a directory that a broker has open: they see what is on the
+/// disk then. `run` locks the directory, as append does: it is for one at rest. What is in its logs counts as committed, but
+/// for transactions that are open. Which topics are compacted, and when, is their configuration (`kseg topics`), over which
+/// --set counts.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CleanArgs {
@@ -87,13 +88,23 @@ struct Common {
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<bool> {
     match &args.action {
-        Action::Status(common) => with(common, None, |open| open.status()),
-        Action::Plan(common) => with(common, None, |open| open.plan()),
+        Action::Status(common) => with(common, Access::Look, |open| open.status()),
+        Action::Plan(common) => with(common, Access::Look, |open| open.plan()),
         Action::Run { write: false, .. } => {
             Err(Error::Usage("clean run changes files: say --write, or use clean plan".to_owned()))
         }
-        Action::Run { common, rate, .. } => with(common, *rate, |open| open.run()),
+        Action::Run { common, rate, .. } => with(common, Access::Change { rate: *rate }, |open| open.run()),
     }
+}
+
+/// What a command does to the directory.
+#[derive(Clone, Copy)]
+enum Access {
+    /// Nothing: what opening a log mends stays in memory.
+    Look,
+    Change {
+        rate: Option<f64>,
+    },
 }
 
 /// A data directory with the logs that were asked for.
@@ -104,9 +115,13 @@ struct Open<'a> {
 }
 
 /// Opens the directory, does the work, and closes it in an orderly way whatever came of that.
-fn with(args: &Common, rate: Option<f64>, work: impl FnOnce(&Open<'_>) -> Result<bool>) -> Result<bool> {
+fn with(args: &Common, access: Access, work: impl FnOnce(&Open<'_>) -> Result<bool>) -> Result<bool> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let backend = Arc::new(StdBackend::new());
+    let files: Arc<dyn Backend> = Arc::new(StdBackend::new());
+    let (backend, rate) = match access {
+        Access::Look => (Arc::new(Overlay::new(files)) as Arc<dyn Backend>, None),
+        Access::Change { rate } => (files, rate),
+    };
     if !args.dir.is_dir() {
         return Err(Error::bad(&args.dir, "a data directory", "no directory"));
     }
