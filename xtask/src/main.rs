@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod cleaners;
 mod conformance;
 mod crash;
 mod flags;

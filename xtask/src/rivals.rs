@@ -9,6 +9,7 @@ use kseg_format::{BatchOptions, RecordBatchBuilder, Timestamp};
 use serde_json::Value;
 
 use crate::Outcome;
+use crate::cleaners;
 use crate::flags::Flags;
 use crate::shell;
 use crate::workspace;
@@ -17,12 +18,17 @@ pub(crate) const ABOUT: &str = "holds kseg-format against other crates that read
   --contests NAMES   by comma, or beginnings with a star (default: all; --list names them)
   --rounds N, --seconds S, --tiny
   --crc-fast         kseg-format with the feature of that name
-  --kafka            instead, against Kafka's own classes (wants Java; --rounds, default 9)";
+  --kafka            instead, against Kafka's own classes (wants Java; --rounds, default 9)
+  --kafka-clean      instead, kseg's cleaner against Kafka's on the same directory (wants Java; --rounds, default 15;
+                     --bytes, --keys; --one-thread: without threads beside the cleaner's)";
 
 const MANIFEST: &str = "benches/rivals/Cargo.toml";
 
 pub(crate) fn run(mut flags: Flags) -> Outcome {
     let crc_fast = flags.switch("--crc-fast");
+    if flags.switch("--kafka-clean") {
+        return cleaners::run(flags);
+    }
     if flags.switch("--kafka") {
         let rounds = flags.number("--rounds")?.unwrap_or(9);
         flags.finish()?;

@@ -17,7 +17,8 @@ use crate::{Outcome, shell};
 const RANDOM_LENGTH: u32 = 150;
 
 /// What the live part consists of.
-pub(crate) const PARTS: &[&str] = &["stories", "random", "random-clean", "dump-tool", "broker"];
+pub(crate) const PARTS: &[&str] =
+    &["stories", "random", "random-clean", "same-folder", "dump-tool", "broker"];
 
 /// Every story, or one; without a name also the dump tool and the broker.
 ///
@@ -43,7 +44,11 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
     }
     if only.is_none() {
         type Story = fn(u64, u32) -> Result<Vec<String>, String>;
-        let kinds: [(&str, Story); 2] = [("random", random::story), ("random-clean", random_clean::story)];
+        let kinds: [(&str, Story); 3] = [
+            ("random", random::story),
+            ("random-clean", random_clean::story),
+            ("same-folder", random_clean::same_folder),
+        ];
         for (kind, story) in kinds.into_iter().filter(|(kind, _)| wanted(kind)) {
             let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).collect();
             for (seed, found) in seeds.iter().zip(side_by_side(&seeds, |seed| story(*seed, RANDOM_LENGTH))) {

@@ -17,6 +17,8 @@ mod random;
 mod random_clean;
 mod story;
 
+pub(crate) use oracle::Oracle;
+
 use kseg_io_backends::BackendSpec;
 
 use crate::flags::Flags;
@@ -26,7 +28,8 @@ pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and f
   --story NAME       one story only (and nothing besides stories)
   --random N         how many random stories of each kind (default 12)
   --seed N           the number of the first of them (default 1)
-  --part NAME        one part of the live ones: stories, random, random-clean, dump-tool or broker
+  --part NAME        one part of the live ones: stories, random, random-clean,
+                     same-folder, dump-tool or broker
   --lines N          how many lines a partition the broker is given, from the texts under /usr/share/doc
                      (default: this workspace's own text)
   --backend SPEC     kseg's side stands on this I/O backend (default std)

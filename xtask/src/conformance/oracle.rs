@@ -37,7 +37,14 @@ impl Oracle {
     /// # Errors
     /// It cannot be started.
     pub(crate) fn start(arguments: &[&str]) -> Result<Oracle, String> {
-        let mut command = kafka(arguments);
+        Oracle::of(kafka(arguments))
+    }
+
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn of(mut command: Command) -> Result<Oracle, String> {
         // Kafka's log lines; what it answers comes on standard output.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|e| format!("{}: {e}", shell::shown(&command)))?;

@@ -5,8 +5,11 @@
 //! files are large enough for every round (row 8 of the table), transactions begin behind the log start (row 9), and
 //! marks lie at ends of batches that no round has touched (row 6).
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
+use super::compare::View;
 use super::golden::temporary;
 use super::oracle::Oracle;
 use super::random::{Chance, PREFIX, judged};
@@ -14,6 +17,8 @@ use super::story::Story;
 use crate::replay::base64;
 
 const START: i64 = 1_700_000_000_000;
+/// The partition.
+const FOLDER: &str = "random-0";
 const PRODUCERS: usize = 5;
 const KEYS: u64 = 9;
 
@@ -54,30 +59,7 @@ struct Making {
 /// The oracle ends, or a file cannot be written.
 pub(crate) fn story(seed: u64, length: u32) -> Result<Vec<String>, String> {
     let folder = temporary()?;
-    let mut chance = Chance::new(seed.wrapping_add(1 << 32));
-    let mut producers = [Producer::default(); PRODUCERS];
-    for producer in producers.iter_mut().skip(1) {
-        producer.transactional = chance.one_in(2);
-    }
-    let version_2 = chance.one_in(3);
-    let config = config(&mut chance);
-    let mut making = Making {
-        chance,
-        oracle: Oracle::start(&["replay"])?,
-        place: folder.path().to_string_lossy().into_owned(),
-        story: Story { name: format!("{PREFIX}clean-{seed}"), lines: Vec::new() },
-        answers: Vec::new(),
-        producers,
-        version_2,
-        config,
-        end: 0,
-        active: 0,
-        dirty: 0,
-        stable: 0,
-        marked: -1,
-        now: START,
-        written: 0,
-    };
+    let mut making = Making::begin(seed, folder.path())?;
     making.open(true, 0)?;
     for _ in 0..length {
         making.step()?;
@@ -90,6 +72,64 @@ pub(crate) fn story(seed: u64, length: u32) -> Result<Vec<String>, String> {
     let Making { oracle, story, answers, .. } = making;
     drop(oracle);
     judged(&story, &answers, folder.path())
+}
+
+/// Has Kafka fill a folder as the story of `seed` says, and lets Kafka clean it, and kseg a copy of it: the same records at the
+/// same offsets, in the same files.
+///
+/// # Errors
+/// As [`story`].
+pub(crate) fn same_folder(seed: u64, length: u32) -> Result<Vec<String>, String> {
+    let (folder, copy) = (temporary()?, temporary()?);
+    let mut making = Making::begin(seed, folder.path())?;
+    making.open(true, 0)?;
+    for _ in 0..length {
+        making.step()?;
+    }
+    making.put(json!({"op": "close"}))?;
+    super::folders::copied(&folder.path().join(FOLDER), &copy.path().join(FOLDER))?;
+    let begun = making.story.lines.len();
+    making.open(true, 1 << 40)?;
+    making.dirty = 0;
+    making.clean()?;
+    making.put(json!({"op": "aborted", "from": 0, "to": making.end}))?;
+    making.put(json!({"op": "sleep", "ms": 60_000}))?;
+    making.put(json!({"op": "close"}))?;
+    making.put(json!({"op": "files"}))?;
+    let Making { oracle, mut story, mut answers, .. } = making;
+    drop(oracle);
+    story.lines.drain(..begun);
+    story.play(copy.path(), &answers.split_off(begun), View::Whole)
+}
+
+impl Making {
+    /// A story that begins in a folder that is empty.
+    fn begin(seed: u64, folder: &Path) -> Result<Making, String> {
+        let mut chance = Chance::new(seed.wrapping_add(1 << 32));
+        let mut producers = [Producer::default(); PRODUCERS];
+        for producer in producers.iter_mut().skip(1) {
+            producer.transactional = chance.one_in(2);
+        }
+        let version_2 = chance.one_in(3);
+        let config = config(&mut chance);
+        Ok(Making {
+            chance,
+            oracle: Oracle::start(&["replay"])?,
+            place: folder.to_string_lossy().into_owned(),
+            story: Story { name: format!("{PREFIX}clean-{seed}"), lines: Vec::new() },
+            answers: Vec::new(),
+            producers,
+            version_2,
+            config,
+            end: 0,
+            active: 0,
+            dirty: 0,
+            stable: 0,
+            marked: -1,
+            now: START,
+            written: 0,
+        })
+    }
 }
 
 fn config(chance: &mut Chance) -> Value {
