@@ -1,4 +1,5 @@
-//! A fault at each call of a round, and the power gone at each: the log is as it was, or cleaned in part, and right.
+//! A fault at each call of a round, and the power gone at each: the log is as it was, or cleaned in part, and right. Of a round
+//! that makes its calls in a fixed order, and of one whose threads make them beside each other.
 
 use std::sync::Arc;
 
@@ -8,10 +9,11 @@ use kseg_log::{Log, LogConfig, OpenOptions};
 use crate::bed::*;
 
 /// Three sealed segments of which each is a group of its own, with superseded keys and an aborted transaction.
-fn filled(backend: Arc<dyn Backend>) -> Bed {
+fn filled(backend: Arc<dyn Backend>, parallel: bool) -> Bed {
     let pairs =
         [("internal.segment.bytes", "400"), ("segment.index.bytes", "240"), ("file.delete.delay.ms", "0")];
-    let bed = Bed::on(backend, &pairs);
+    let mut bed = Bed::on(backend, &pairs);
+    bed.options.parallel = parallel;
     for _ in 0..3 {
         bed.keys([1, 2, 3]);
         bed.txn(1, &[4]);
@@ -36,7 +38,16 @@ fn last_values(bed: &Bed) -> Vec<(i64, String, Option<String>)> {
 
 #[test]
 fn a_fault_at_any_call_of_a_round_loses_nothing() {
-    let expected = last_values(&filled(Arc::new(MemoryBackend::new())));
+    fault_at_any_call(false);
+}
+
+#[test]
+fn a_fault_at_any_call_of_a_round_with_threads_loses_nothing() {
+    fault_at_any_call(true);
+}
+
+fn fault_at_any_call(parallel: bool) {
+    let expected = last_values(&filled(Arc::new(MemoryBackend::new()), parallel));
     let calls = [
         Call::Write,
         Call::Flush,
@@ -59,7 +70,7 @@ fn a_fault_at_any_call_of_a_round_loses_nothing() {
     for call in calls {
         for nth in 1..200 {
             let faulty = Arc::new(Faulty::new(Arc::new(MemoryBackend::new())));
-            let bed = filled(faulty.clone());
+            let bed = filled(faulty.clone(), parallel);
             faulty.inject(Fault::on(call).nth(nth));
             let round = bed.round(0, NOW);
             let fired = faulty.fired();
@@ -91,6 +102,15 @@ fn a_fault_at_any_call_of_a_round_loses_nothing() {
 
 #[test]
 fn nothing_is_lost_wherever_the_power_goes_in_a_round() {
+    power_gone_at_any_call(false);
+}
+
+#[test]
+fn nothing_is_lost_wherever_the_power_goes_in_a_round_with_threads() {
+    power_gone_at_any_call(true);
+}
+
+fn power_gone_at_any_call(parallel: bool) {
     let disk = || {
         let disk = Arc::new(PowerLoss::new());
         disk.names().create_dir_all(std::path::Path::new(DIR)).unwrap();
@@ -100,7 +120,7 @@ fn nothing_is_lost_wherever_the_power_goes_in_a_round() {
         disk
     };
     let whole = disk();
-    let bed = filled(whole.clone());
+    let bed = filled(whole.clone(), parallel);
     let expected = last_values(&bed);
     let end = bed.log.log_end_offset();
     let begun = whole.calls();
@@ -110,7 +130,7 @@ fn nothing_is_lost_wherever_the_power_goes_in_a_round() {
     let mut stopped = 0;
     for n in 0..=calls {
         let disk = disk();
-        let bed = filled(disk.clone());
+        let bed = filled(disk.clone(), parallel);
         disk.cut_at(begun + n);
         let round = bed.round(0, NOW);
         stopped += u64::from(round.is_err());
