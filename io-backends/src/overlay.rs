@@ -116,7 +116,7 @@ impl Backend for Overlay {
                 return Err(IoError::new("open", path, io::ErrorKind::AlreadyExists.into()));
             }
             let file = inner.below.open(&below, OpenHow::Read)?;
-            let change = tree.changed.entry(below.clone()).or_default().clone();
+            let change = tree.change(&below);
             let names = self.names.clone();
             let writable = how != OpenHow::Read;
             return Ok(Arc::new(OverlayFile { names, path, below, file, change, writable }));
@@ -150,6 +150,12 @@ impl Tree {
             }
         }
         Some(path.to_path_buf())
+    }
+
+    /// What has become of a file.
+    fn change(&mut self, below: &Path) -> Arc<RwLock<Change>> {
+        let new = || Arc::new(RwLock::new(Change::default()));
+        self.changed.entry(below.to_path_buf()).or_insert_with(new).clone()
     }
 
     /// A name goes, and all in it.
@@ -418,7 +424,7 @@ impl Namespace for Names {
         let mut tree = inner.tree.lock();
         match inner.file_below(&tree, &path)? {
             Some(below) => {
-                tree.changed.entry(below).or_default().write().modified = Some(to);
+                tree.change(&below).write().modified = Some(to);
                 Ok(())
             }
             None => inner.above.names().set_modified(&path, to),
