@@ -499,7 +499,7 @@ impl Loading<'_> {
             while let Some(split) = self.split_one()? {
                 self.finish_split(split, deferred)?;
             }
-            self.rebuild_missing()?;
+            self.rebuild_missing(writer)?;
             let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer, deferred)? };
             let Some(split) = self.overflowed.take() else { break known_end };
             self.finish_split(split, deferred)?;
@@ -622,15 +622,36 @@ impl Loading<'_> {
     }
 
     /// Makes the index files that are missing, but for those that recovery makes anyway.
-    fn rebuild_missing(&mut self) -> Result<()> {
-        let segments = self.log.segments();
-        for segment in segments.as_slice() {
+    ///
+    /// A segment without an offset index has its producers looked through as well, and the snapshots behind it are
+    /// forgotten: they tell of the last batch of each producer only, where batches tell of five.
+    ///
+    /// Source: Kafka `LogLoader.loadSegmentFiles`, which recovers such a segment.
+    fn rebuild_missing(&mut self, writer: &mut Writer) -> Result<()> {
+        let log = self.log;
+        let segments = log.segments();
+        for (n, segment) in segments.as_slice().iter().enumerate() {
             let base = segment.base_offset();
             let to_recover = self.is_to_recover(&segments, base);
-            if self.lacks_index(base) && segment.size() > 0 && !to_recover {
-                segment.rebuild_indexes().map_err(|e| self.log.wrap(e))?;
-                self.report.rebuilt.push(base);
+            if !self.lacks_index(base) || segment.size() == 0 || to_recover {
+                continue;
             }
+            segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
+            self.report.rebuilt.push(base);
+            if !self.clean || self.present.contains(&(base, FileKind::OffsetIndex)) {
+                continue;
+            }
+            let end = match segments.as_slice().get(n + 1) {
+                Some(next) => next.base_offset(),
+                None => segment.next_offset().map_err(|e| log.wrap(e))?,
+            };
+            writer.producers = log.list_producers()?;
+            let known = segments.without(|s| s.base_offset() >= base);
+            log.rebuild_producers_over(&known, writer, self.log_start, base, false, &mut self.doubts)?;
+            // All of the segment, what lies below the log start as well: so does recovery.
+            log.scan_producers(&mut writer.producers, segment, base, end, &mut self.doubts)?;
+            writer.producers.set_map_end(end.max(writer.producers.map_end()));
+            log.take_snapshot(writer, true)?;
         }
         Ok(())
     }
@@ -823,7 +844,12 @@ impl Loading<'_> {
             log.write_epochs()?;
         }
         writer.producers.set_map_end(recovered.next_offset.max(writer.producers.map_end()));
-        log.take_snapshot(writer, true)?;
+        // The snapshot at the base of a segment that has left the log goes with it. A new one would tell of the last batch of
+        // each producer only, where the batches tell of five.
+        let left = recovered.cut.is_some() && later.iter().any(|s| s.base_offset() == recovered.next_offset);
+        if !left {
+            log.take_snapshot(writer, true)?;
+        }
         Ok((recovered.next_offset, recovered.cut))
     }
 

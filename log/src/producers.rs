@@ -400,7 +400,7 @@ impl Inner {
     }
 
     /// Adds the batches of one segment from `start` to `end`, as one append.
-    fn scan_producers(
+    pub(crate) fn scan_producers(
         &self,
         state: &mut ProducerState,
         segment: &Segment,
