@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::differences::ACCIDENTS;
+use crate::replay::is_kept_aside;
 
 /// How much of an answer is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl Focus {
     fn leaves_out(self, name: &str) -> bool {
         let bare = name.strip_suffix(".deleted").unwrap_or(name);
         let producers = bare.ends_with(".snapshot") || bare.ends_with(".txnindex");
-        name.ends_with(".cut")
+        is_kept_aside(name)
             || (producers && self.view == View::WithoutProducers)
             || (self.kept_aside && name.ends_with(".deleted"))
     }

@@ -48,15 +48,29 @@ pub(crate) fn verdict(story: &Story, expected: &[Value], left: &Path) -> Result<
         if held == Some(View::Whole) { &[View::Whole] } else { &[View::Whole, View::WithoutProducers] };
     let mut widest = None;
     for view in views {
-        let folder = temporary()?;
-        let mut found = story.play(folder.path(), expected, *view)?;
-        found.extend(left_folders(story, left, folder.path(), *view)?);
+        let found = differences(story, expected, left, *view)?;
         if found.is_empty() {
             return Ok(Verdict { held, found: widest.unwrap_or_default(), agrees: Some(*view) });
         }
         widest.get_or_insert(found);
     }
     Ok(Verdict { held, found: widest.unwrap_or_default(), agrees: None })
+}
+
+/// Plays a story under one view: what differs in the answers and in the folders that are left.
+///
+/// # Errors
+/// As for [`story()`].
+pub(super) fn differences(
+    story: &Story,
+    expected: &[Value],
+    left: &Path,
+    view: View,
+) -> Result<Vec<String>, String> {
+    let folder = temporary()?;
+    let mut found = story.play(folder.path(), expected, view)?;
+    found.extend(left_folders(story, left, folder.path(), view)?);
+    Ok(found)
 }
 
 /// Compares the partition folders that two runs have left.

@@ -10,15 +10,17 @@ use super::differences::NOT_RUN;
 use super::golden::{Verdict, temporary, told, verdict};
 use super::oracle::{Oracle, kafka};
 use super::story::{self, Story};
-use super::{Asked, broker, dump, random, random_clean};
+use super::{Asked, broker, dump, random};
 use crate::{Outcome, shell};
 
-/// Operations of a random story.
-const RANDOM_LENGTH: u32 = 150;
+/// Stories at a time: one waits for its oracle while the other works.
+const SIDE_BY_SIDE: usize = 2;
+
+/// One folder that both clean for so many random stories.
+const FOLDERS_OF: u64 = 8;
 
 /// What the live part consists of.
-pub(crate) const PARTS: &[&str] =
-    &["stories", "random", "random-clean", "same-folder", "dump-tool", "broker"];
+pub(crate) const PARTS: &[&str] = &["stories", "random", "same-folder", "dump-tool", "broker"];
 
 /// Every story, or one; without a name also the dump tool and the broker.
 ///
@@ -43,23 +45,20 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
         }
     }
     if only.is_none() {
-        type Story = fn(u64, u32) -> Result<Vec<String>, String>;
-        let kinds: [(&str, Story); 3] = [
-            ("random", random::story),
-            ("random-clean", random_clean::story),
-            ("same-folder", random_clean::same_folder),
-        ];
-        for (kind, story) in kinds.into_iter().filter(|(kind, _)| wanted(kind)) {
-            let seeds: Vec<u64> = (asked.seed..asked.seed + asked.random).collect();
-            for (seed, found) in seeds.iter().zip(side_by_side(&seeds, |seed| story(*seed, RANDOM_LENGTH))) {
-                let found = found?;
-                let name = format!("{kind}-{seed}");
-                println!("live   {name:<34} {}", if found.is_empty() { "agrees" } else { "DIFFERS" });
-                failed.extend(found);
-            }
-        }
         type Part<'a> = (&'a str, &'a dyn Fn() -> Outcome);
-        let parts: [Part<'_>; 2] = [("dump-tool", &|| dump::run()), ("broker", &|| broker::run(asked.lines))];
+        let seeds = random::Seeds {
+            first: asked.seed,
+            count: asked.random,
+            steps: random::STEPS,
+            jobs: SIDE_BY_SIDE,
+        };
+        let folders = random::Seeds { count: asked.random.div_ceil(FOLDERS_OF), ..seeds };
+        let parts: [Part<'_>; 4] = [
+            ("random", &|| random::run(&seeds)),
+            ("same-folder", &|| random::run_same_folder(&folders)),
+            ("dump-tool", &|| dump::run()),
+            ("broker", &|| broker::run(asked.lines)),
+        ];
         for (what, run) in parts.into_iter().filter(|(what, _)| wanted(what)) {
             let outcome = run();
             println!("live   {what:<34} {}", if outcome.is_ok() { "agrees" } else { "DIFFERS" });
@@ -73,12 +72,12 @@ pub(crate) fn run(asked: &Asked) -> Outcome {
     }
 }
 
-/// Applies `work` to each, two at a time: one waits for its oracle while the other works. Results in order.
+/// Applies `work` to each, a few at a time. Results in order.
 fn side_by_side<T: Sync, R: Send>(of: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 while let Some((n, one)) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, of.get(n)?)))

@@ -13,8 +13,7 @@ mod folders;
 mod golden;
 mod live;
 mod oracle;
-mod random;
-mod random_clean;
+pub(crate) mod random;
 mod story;
 
 pub(crate) use oracle::Oracle;
@@ -26,10 +25,9 @@ use crate::{Outcome, shell};
 
 pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and folders, then a live one
   --story NAME       one story only (and nothing besides stories)
-  --random N         how many random stories of each kind (default 12)
+  --random N         how many random stories (default 100)
   --seed N           the number of the first of them (default 1)
-  --part NAME        one part of the live ones: stories, random, random-clean,
-                     same-folder, dump-tool or broker
+  --part NAME        one part of the live ones: stories, random, same-folder, dump-tool or broker
   --lines N          how many lines a partition the broker is given, from the texts under /usr/share/doc
                      (default: this workspace's own text)
   --backend SPEC     kseg's side stands on this I/O backend (default std)
@@ -37,7 +35,7 @@ pub(crate) const ABOUT: &str = "compares kseg with Kafka: recorded answers and f
   --only-live        leaves out what does not";
 
 /// How many random stories CI plays, and the number of the first.
-const RANDOM: u64 = 12;
+const RANDOM: u64 = 100;
 const SEED: u64 = 1;
 
 /// What to compare.

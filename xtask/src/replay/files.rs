@@ -25,7 +25,12 @@ impl From<IndexError> for Failure {
     }
 }
 
-/// The regular files of a folder by name: size and CRC-32C. Files kept aside by recovery (`.cut`) are left out. Of the
+/// Whether a file is one that recovery kept aside: `.cut`, `.cut.1` and so on.
+pub(crate) fn is_kept_aside(name: &str) -> bool {
+    name.ends_with(".cut") || name.contains(".cut.")
+}
+
+/// The regular files of a folder by name: size and CRC-32C. Files kept aside by recovery are left out. Of the
 /// segment to which `open` appends it is those of what the log has accepted, which the file may not have yet.
 pub(crate) fn list(names: &dyn Namespace, folder: &Path, open: Option<&Log>) -> Answer {
     let entries = names.list(folder).map_err(|e| failure("IOException", folder, &e))?;
@@ -33,7 +38,7 @@ pub(crate) fn list(names: &dyn Namespace, folder: &Path, open: Option<&Log>) -> 
     let mut out = Vec::new();
     for entry in entries.into_iter().filter(|entry| entry.kind == Kind::File) {
         let name = entry.name.to_string_lossy().into_owned();
-        if name.ends_with(".cut") {
+        if is_kept_aside(&name) {
             continue;
         }
         let bytes = match &active {
@@ -244,6 +249,7 @@ fn long(bytes: &[u8], at: usize) -> i64 {
 pub(crate) fn damage(backend: &dyn Backend, op: Fields<'_>, folder: &str) -> Answer {
     let path = match op.text("path") {
         Some(path) => PathBuf::from(path),
+        None if folder.is_empty() => return Err(Failure::new("IllegalStateException", "no log was open")),
         None => Path::new(folder).join(op.need_text("file")?),
     };
     let failed = |e: IoError| Failure::io(&path, e.io_error());
@@ -252,7 +258,8 @@ pub(crate) fn damage(backend: &dyn Backend, op: Fields<'_>, folder: &str) -> Ans
         let absent = || Failure::io(&path, &std::io::ErrorKind::NotFound.into());
         return if there { Ok(json!({})) } else { Err(absent()) };
     }
-    let file = backend.open(&path, OpenHow::Create);
+    let how = if op.bool_or("existing", false) { OpenHow::Write } else { OpenHow::Create };
+    let file = backend.open(&path, how);
     let file = file.map_err(|e| failure("FileNotFoundException", &path, &e))?;
     let len = || file.len().map(|len| len as i64).map_err(failed);
     let resize = |to: i64| {
@@ -296,12 +303,16 @@ mod tests {
         assert_eq!(std::fs::read(folder.path().join("f")).unwrap(), [0, 0, 0, 0, 0, 1, 2, 3]);
         damage(&StdBackend::new(), Fields(&json!({"file": "f", "remove": true})), &name).unwrap();
         assert!(damage(&StdBackend::new(), Fields(&json!({"file": "f", "remove": true})), &name).is_err());
+        let existing = json!({"file": "f", "grow": 1, "existing": true});
+        assert!(damage(&StdBackend::new(), Fields(&existing), &name).is_err());
+        // Of no log: it would be a file of whoever runs this.
+        assert!(damage(&StdBackend::new(), Fields(&json!({"file": "f"})), "").is_err());
     }
 
     #[test]
     fn files_are_listed_by_name_without_what_recovery_kept_aside() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["b", "a", "a.cut"] {
+        for name in ["b", "a", "a.cut", "a.cut.1"] {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
         std::fs::create_dir(folder.path().join("c")).unwrap();

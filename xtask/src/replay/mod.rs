@@ -18,12 +18,14 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use kseg_log::{Clock, Log};
+use kseg_log::{Clock, Log, VerificationGuard};
 use serde_json::{Value, json};
 
 use crate::Outcome;
+use crate::conformance::random;
 use crate::flags::Flags;
 pub(crate) use describe::batches_before_damage;
+pub(crate) use files::is_kept_aside;
 pub(crate) use ground::{Ground, choose, goes_ahead};
 use protocol::{Answer, Failure, Fields};
 pub(crate) use protocol::{base64, decoded};
@@ -31,10 +33,23 @@ use time::Time;
 
 pub(crate) const ABOUT: &str =
     "answers the replay protocol of xtask/kafka/README.md, lines from stdin, answers to stdout
-  --backend SPEC     over this I/O backend (default std)";
+  --backend SPEC     over this I/O backend (default std)
+  --random SEEDS     instead: puts the random stories of these seeds (FIRST..END, or one) to a live Kafka and to kseg;
+                     one that differs is made short and kept under target/
+  --steps N          operations of a random story (default 200)
+  --jobs N           random stories at a time (default 2)";
 
 pub(crate) fn run(mut flags: Flags) -> Outcome {
     choose(&mut flags)?;
+    if let Some(seeds) = flags.value("--random")? {
+        let mut seeds = random::Seeds::parse(&seeds)?;
+        seeds.steps =
+            flags.number("--steps")?.map_or(Ok(seeds.steps), u32::try_from).map_err(|e| e.to_string())?;
+        seeds.jobs =
+            flags.number("--jobs")?.map_or(Ok(seeds.jobs), usize::try_from).map_err(|e| e.to_string())?;
+        flags.finish()?;
+        return random::run(&seeds);
+    }
     flags.finish()?;
     let mut replay = Replay::new()?;
     let mut out = std::io::stdout().lock();
@@ -56,6 +71,8 @@ pub(crate) struct Replay {
     time: Arc<Time>,
     logs: BTreeMap<String, Log>,
     current: String,
+    /// Handed out, by number.
+    guards: Vec<VerificationGuard>,
 }
 
 impl Replay {
@@ -65,7 +82,7 @@ impl Replay {
     /// The backend for files cannot be had.
     pub(crate) fn new() -> Result<Replay, String> {
         let (time, logs) = (Arc::new(Time::default()), BTreeMap::new());
-        Ok(Replay { ground: Ground::new()?, time, logs, current: String::new() })
+        Ok(Replay { ground: Ground::new()?, time, logs, current: String::new(), guards: Vec::new() })
     }
 
     /// What its logs stand on.
@@ -110,6 +127,13 @@ impl Replay {
                 Ok(json!({"now": self.time.now_ms()}))
             }
             "open" => self.open(op),
+            "reset" => {
+                std::mem::take(&mut self.logs).values().for_each(Log::abandon);
+                self.time = Arc::new(Time::default());
+                self.current.clear();
+                self.guards.clear();
+                Ok(json!({}))
+            }
             "use" => {
                 self.current = op.need_text("dir")?.to_owned();
                 self.log().map(|_| json!({}))
@@ -126,8 +150,23 @@ impl Replay {
                 }
                 Ok(json!({}))
             }
-            _ => state::on_log(self.log()?, op),
+            "verify" => {
+                let guard = state::verify(self.log()?, op)?;
+                Ok(json!({"guard": guard.map(|guard| self.number_of(guard))}))
+            }
+            _ => {
+                let guard = op.long("guard").and_then(|n| self.guards.get(usize::try_from(n).ok()?)).copied();
+                state::on_log(self.log()?, op, guard)
+            }
         }
+    }
+
+    /// Guards go by the order in which they were handed out.
+    fn number_of(&mut self, guard: VerificationGuard) -> usize {
+        self.guards.iter().position(|g| *g == guard).unwrap_or_else(|| {
+            self.guards.push(guard);
+            self.guards.len() - 1
+        })
     }
 
     fn log(&self) -> Result<&Log, Failure> {

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use kseg_format::{LeaderEpoch, Offset, Origin, Sequence, Timestamp};
+use kseg_format::{LeaderEpoch, Offset, Origin, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use kseg_io_backends::Backend;
 use kseg_log::{
     AbortedTransaction, AppendInfo, ConfigError, Error, Isolation, Log, LogConfig, OpenOptions,
-    ProducerBatch, ProducerInfo, SegmentState, TimestampQuery, TransactionVersion,
+    ProducerBatch, ProducerInfo, SegmentState, TimestampQuery, TransactionRequest, TransactionVersion,
+    VerificationGuard,
 };
 use serde_json::{Map, Value, json};
 
@@ -43,6 +44,7 @@ pub(crate) fn open(backend: &Arc<dyn Backend>, time: &Arc<Time>, op: Fields<'_>)
     options.clock = Arc::clone(time) as _;
     options.scheduler = Arc::clone(time) as _;
     options.producer_expiration_ms = op.long_or("producerExpirationMs", 86_400_000);
+    options.verify_transactions = op.bool_or("verification", false);
     Ok(Log::open(dir, options)?)
 }
 
@@ -58,11 +60,14 @@ fn config(op: Fields<'_>) -> Result<LogConfig, Failure> {
 }
 
 /// An operation that needs an open log.
-pub(crate) fn on_log(log: &Log, op: Fields<'_>) -> Answer {
+///
+/// # Errors
+/// As Kafka fails.
+pub(crate) fn on_log(log: &Log, op: Fields<'_>, guard: Option<VerificationGuard>) -> Answer {
     let offset = || op.need_long("offset").map(Offset::new);
     let name = op.need_text("op")?;
     match name {
-        "append" | "follow" => append(log, op, name == "follow"),
+        "append" | "follow" => append(log, op, guard, name == "follow"),
         "roll" => Ok(json!({"base": log.roll(op.long("offset").map(Offset::new))?.get()})),
         "flush" => {
             log.flush(op.bool_or("force", false))?;
@@ -110,18 +115,28 @@ fn aborted_entry(t: &AbortedTransaction) -> Value {
     json!([t.producer_id.get(), t.first_offset.get(), t.last_offset.get(), t.last_stable_offset.get()])
 }
 
-fn append(log: &Log, op: Fields<'_>, follower: bool) -> Answer {
+/// The guard of a transaction that is to be verified; none where it has begun.
+///
+/// # Errors
+/// As Kafka fails.
+pub(crate) fn verify(log: &Log, op: Fields<'_>) -> Result<Option<VerificationGuard>, Failure> {
+    let producer = ProducerId::new(op.need_long("producerId")?);
+    let epoch = ProducerEpoch::new(op.short_or("epoch", 0));
+    let sequence = Sequence::new(op.int_or("sequence", 0));
+    let version = TransactionVersion::new(if op.bool_or("bumps", false) { 2 } else { 0 });
+    Ok(log.start_verification(producer, epoch, sequence, version)?)
+}
+
+fn append(log: &Log, op: Fields<'_>, guard: Option<VerificationGuard>, follower: bool) -> Answer {
     let bytes = batch::given(op)?;
     let text = base64(&bytes);
     let epoch = LeaderEpoch::new(op.int_or("epoch", 0));
     let info = if follower {
         log.append_as_follower(Bytes::from(bytes), epoch)?
     } else {
-        {
-            let version =
-                TransactionVersion::new(u16::try_from(op.int_or("transactionVersion", 0)).unwrap_or(0));
-            log.append_as_leader_in(BytesMut::from(bytes.as_slice()), epoch, origin(op), version)?
-        }
+        let version = TransactionVersion::new(u16::try_from(op.int_or("transactionVersion", 0)).unwrap_or(0));
+        let request = TransactionRequest { version, guard };
+        log.append_as_leader_in(BytesMut::from(bytes.as_slice()), epoch, origin(op), request)?
     };
     let mut out = Map::new();
     if !op.has("bytes") && text.len() < GIVEN_LIMIT {

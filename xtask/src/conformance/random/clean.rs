@@ -1,4 +1,4 @@
-//! Random stories of compaction: many producers with and without transactions, tombstones, records without keys, rounds of
+//! Stories of compaction: many producers with and without transactions, tombstones, records without keys, rounds of
 //! the cleaner with large and with small maps, crashes and truncations between them.
 //!
 //! Nothing is compressed: what a rebuilt batch takes depends on the library, and with it positions and index entries. Index
@@ -9,14 +9,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::compare::View;
-use super::golden::temporary;
-use super::oracle::Oracle;
-use super::random::{Chance, PREFIX, judged};
-use super::story::Story;
+use super::super::compare::View;
+use super::super::folders::copied;
+use super::super::golden::temporary;
+use super::super::story::Story;
+use super::tale::{Chance, Tale};
 use crate::replay::base64;
 
-const START: i64 = 1_700_000_000_000;
 /// The partition.
 const FOLDER: &str = "random-0";
 const PRODUCERS: usize = 5;
@@ -33,12 +32,8 @@ struct Producer {
 }
 
 /// A story in the making.
-struct Making {
-    chance: Chance,
-    oracle: Oracle,
-    place: String,
-    story: Story,
-    answers: Vec<Value>,
+struct Making<'a> {
+    tale: Tale<'a>,
     producers: [Producer; PRODUCERS],
     /// Markers carry the next epoch (KIP-890).
     version_2: bool,
@@ -49,75 +44,56 @@ struct Making {
     stable: i64,
     /// Offset of the last marker.
     marked: i64,
-    now: i64,
     written: u64,
 }
 
-/// Makes the story of `seed` and plays it. Where they differ, the story is kept and named.
+/// Makes a story: its lines and Kafka's answers.
 ///
 /// # Errors
-/// The oracle ends, or a file cannot be written.
-pub(crate) fn story(seed: u64, length: u32) -> Result<Vec<String>, String> {
-    let folder = temporary()?;
-    let mut making = Making::begin(seed, folder.path())?;
+/// The oracle ends.
+pub(super) fn made(tale: Tale<'_>, steps: u32) -> Result<(Story, Vec<Value>), String> {
+    let mut making = Making::begin(tale);
     making.open(true, 0)?;
-    for _ in 0..length {
+    for _ in 0..steps {
         making.step()?;
     }
-    making.clean()?;
-    making.put(json!({"op": "aborted", "from": 0, "to": making.end}))?;
-    making.put(json!({"op": "sleep", "ms": 60_000}))?;
-    making.put(json!({"op": "close"}))?;
-    making.put(json!({"op": "files"}))?;
-    let Making { oracle, story, answers, .. } = making;
-    drop(oracle);
-    judged(&story, &answers, folder.path())
+    making.end()
 }
 
-/// Has Kafka fill a folder as the story of `seed` says, and lets Kafka clean it, and kseg a copy of it: the same records at the
-/// same offsets, in the same files.
+/// Has Kafka fill a folder below `place` as a story says, and lets Kafka clean it, and kseg a copy of it: the same records at
+/// the same offsets, in the same files. Returns how many lines there were, and what differs.
 ///
 /// # Errors
-/// As [`story`].
-pub(crate) fn same_folder(seed: u64, length: u32) -> Result<Vec<String>, String> {
-    let (folder, copy) = (temporary()?, temporary()?);
-    let mut making = Making::begin(seed, folder.path())?;
+/// As [`made`], or a file cannot be read or written.
+pub(super) fn same_folder(tale: Tale<'_>, steps: u32, place: &Path) -> Result<(usize, Vec<String>), String> {
+    let copy = temporary()?;
+    let mut making = Making::begin(tale);
     making.open(true, 0)?;
-    for _ in 0..length {
+    for _ in 0..steps {
         making.step()?;
     }
     making.put(json!({"op": "close"}))?;
-    super::folders::copied(&folder.path().join(FOLDER), &copy.path().join(FOLDER))?;
-    let begun = making.story.lines.len();
+    copied(&place.join(FOLDER), &copy.path().join(FOLDER))?;
+    let begun = making.tale.story.lines.len();
     making.open(true, 1 << 40)?;
     making.dirty = 0;
-    making.clean()?;
-    making.put(json!({"op": "aborted", "from": 0, "to": making.end}))?;
-    making.put(json!({"op": "sleep", "ms": 60_000}))?;
-    making.put(json!({"op": "close"}))?;
-    making.put(json!({"op": "files"}))?;
-    let Making { oracle, mut story, mut answers, .. } = making;
-    drop(oracle);
+    let (mut story, mut answers) = making.end()?;
+    let lines = story.lines.len();
     story.lines.drain(..begun);
-    story.play(copy.path(), &answers.split_off(begun), View::Whole)
+    Ok((lines, story.play(copy.path(), &answers.split_off(begun), View::Whole)?))
 }
 
-impl Making {
+impl<'a> Making<'a> {
     /// A story that begins in a folder that is empty.
-    fn begin(seed: u64, folder: &Path) -> Result<Making, String> {
-        let mut chance = Chance::new(seed.wrapping_add(1 << 32));
+    fn begin(mut tale: Tale<'a>) -> Making<'a> {
         let mut producers = [Producer::default(); PRODUCERS];
         for producer in producers.iter_mut().skip(1) {
-            producer.transactional = chance.one_in(2);
+            producer.transactional = tale.chance.one_in(2);
         }
-        let version_2 = chance.one_in(3);
-        let config = config(&mut chance);
-        Ok(Making {
-            chance,
-            oracle: Oracle::start(&["replay"])?,
-            place: folder.to_string_lossy().into_owned(),
-            story: Story { name: format!("{PREFIX}clean-{seed}"), lines: Vec::new() },
-            answers: Vec::new(),
+        let version_2 = tale.chance.one_in(3);
+        let config = config(&mut tale.chance);
+        Making {
+            tale,
             producers,
             version_2,
             config,
@@ -126,9 +102,18 @@ impl Making {
             dirty: 0,
             stable: 0,
             marked: -1,
-            now: START,
             written: 0,
-        })
+        }
+    }
+
+    /// A last round, and all that it left.
+    fn end(mut self) -> Result<(Story, Vec<Value>), String> {
+        self.clean()?;
+        self.put(json!({"op": "aborted", "from": 0, "to": self.end}))?;
+        self.put(json!({"op": "sleep", "ms": 60_000}))?;
+        self.put(json!({"op": "close"}))?;
+        self.put(json!({"op": "files"}))?;
+        Ok((self.tale.story, self.tale.answers))
     }
 }
 
@@ -151,31 +136,24 @@ fn config(chance: &mut Chance) -> Value {
     Value::Object(config)
 }
 
-impl Making {
+impl Making<'_> {
     /// Puts one operation to Kafka.
     fn put(&mut self, op: Value) -> Result<Value, String> {
-        let line = op.to_string();
-        let answer = self.oracle.ask(&line.replace("$DIR", &self.place))?;
-        self.story.lines.push(line);
-        self.answers.push(answer.clone());
-        if let Some(now) = answer.pointer("/ok/now").and_then(Value::as_i64) {
-            self.now = now;
-        }
-        Ok(answer)
+        self.tale.put(op)
     }
 
     fn open(&mut self, clean: bool, recovery_point: i64) -> Result<(), String> {
         let config = self.config.clone();
         self.put(json!({
             "op": "open", "dir": "$DIR/random-0", "config": config, "clean": clean,
-            "recoveryPoint": recovery_point, "now": self.now,
+            "recoveryPoint": recovery_point, "now": self.tale.now,
         }))?;
         self.look()
     }
 
     fn look(&mut self) -> Result<(), String> {
         self.put(json!({"op": "highWatermark", "offset": self.end + 1}))?;
-        let op = json!({"op": "state", "indexes": self.chance.one_in(2)});
+        let op = json!({"op": "state", "indexes": self.tale.chance.one_in(2)});
         let state = self.put(op)?;
         let number = |name: &str| state["ok"][name].as_i64();
         self.end = number("logEnd").unwrap_or(self.end);
@@ -187,23 +165,23 @@ impl Making {
     }
 
     fn records(&mut self) -> Vec<Value> {
-        let count = 1 + self.chance.below(4);
+        let count = 1 + self.tale.chance.below(4);
         (0..count)
             .map(|_| {
-                let key = base64(format!("key{}", self.chance.below(KEYS)).as_bytes());
-                let key = if self.chance.one_in(25) { Value::Null } else { Value::from(key) };
-                let size = usize::try_from(self.chance.below(80)).unwrap_or(0);
+                let key = base64(format!("key{}", self.tale.chance.below(KEYS)).as_bytes());
+                let key = if self.tale.chance.one_in(25) { Value::Null } else { Value::from(key) };
+                let size = usize::try_from(self.tale.chance.below(80)).unwrap_or(0);
                 self.written += 1;
                 let value = base64(&[format!("{}-", self.written).as_bytes(), &vec![b'v'; size]].concat());
-                let value = if self.chance.one_in(6) { Value::Null } else { Value::from(value) };
-                json!({"timestamp": self.now - 2000 + self.chance.long(4000), "key": key, "value": value})
+                let value = if self.tale.chance.one_in(6) { Value::Null } else { Value::from(value) };
+                json!({"timestamp": self.tale.now - 2000 + self.tale.chance.long(4000), "key": key, "value": value})
             })
             .collect()
     }
 
     /// A batch of one of the producers; number 0 writes without an id.
     fn append(&mut self) -> Result<(), String> {
-        let number = usize::try_from(self.chance.below(PRODUCERS as u64)).unwrap_or(0);
+        let number = usize::try_from(self.tale.chance.below(PRODUCERS as u64)).unwrap_or(0);
         let records = self.records();
         let mut batch = json!({"records": records});
         let producer = self.producers[number];
@@ -226,16 +204,16 @@ impl Making {
 
     fn end_transaction(&mut self) -> Result<(), String> {
         let open: Vec<usize> = (0..PRODUCERS).filter(|n| self.producers[*n].open).collect();
-        let number = match self.chance.pick(&open) {
+        let number = match self.tale.chance.pick(&open) {
             Some(number) => *number,
             // A marker of nothing, now and then.
-            None if self.chance.one_in(4) => 1,
+            None if self.tale.chance.one_in(4) => 1,
             None => return Ok(()),
         };
-        let kind = if self.chance.one_in(2) { "commit" } else { "abort" };
+        let kind = if self.tale.chance.one_in(2) { "commit" } else { "abort" };
         let epoch = self.producers[number].epoch + i64::from(self.version_2);
         let marker = json!({
-            "kind": kind, "producerId": number, "producerEpoch": epoch, "timestamp": self.now, "coordinatorEpoch": 0,
+            "kind": kind, "producerId": number, "producerEpoch": epoch, "timestamp": self.tale.now, "coordinatorEpoch": 0,
         });
         let version = if self.version_2 { 2 } else { 0 };
         let answer = self.put(json!({
@@ -261,8 +239,8 @@ impl Making {
             self.dirty = 0;
         }
         let mut op = json!({"op": "clean", "dirty": self.dirty, "uncleanable": uncleanable});
-        if self.chance.one_in(3) {
-            op["mapBytes"] = json!(24 * (3 + self.chance.below(9)));
+        if self.tale.chance.one_in(3) {
+            op["mapBytes"] = json!(24 * (3 + self.tale.chance.below(9)));
         }
         let answer = self.put(op)?;
         if let Some(next) = answer["ok"]["nextDirty"].as_i64().filter(|next| *next > 0) {
@@ -276,21 +254,21 @@ impl Making {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        match self.chance.below(40) {
+        match self.tale.chance.below(40) {
             0..=17 => self.append()?,
             18..=23 => self.end_transaction()?,
             24..=27 => drop(self.put(json!({"op": "roll"}))?),
             28..=32 => self.clean()?,
             33 | 34 => {
-                let op = json!({"op": "sleep", "ms": 1 + self.chance.long(3000)});
+                let op = json!({"op": "sleep", "ms": 1 + self.tale.chance.long(3000)});
                 self.put(op)?;
             }
             35 => {
-                let op = json!({"op": "timestamp", "timestamp": self.now - 3000 + self.chance.long(4000)});
+                let op = json!({"op": "timestamp", "timestamp": self.tale.now - 3000 + self.tale.chance.long(4000)});
                 self.put(op)?;
             }
             36 => {
-                let offset = self.chance.long(self.end + 1);
+                let offset = self.tale.chance.long(self.end + 1);
                 self.put(json!({"op": "read", "offset": offset, "max": 2000, "records": true}))?;
             }
             37 => {
