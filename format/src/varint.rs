@@ -135,48 +135,52 @@ pub(crate) fn put(into: &mut [u8], at: &mut usize, value: i64) {
     put_raw(into, at, zigzag64(value));
 }
 
-/// Numbers of one or two bytes, next to each other in a register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Packed {
+/// A number of one or two bytes, and what stands in front of it, in a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Short {
     /// The first byte lowest; zeroes behind the last.
-    word: u64,
-    bits: u32,
+    word: u32,
+    len: usize,
 }
 
-impl Packed {
+impl Short {
     /// The numbers from 0 up to this one take one byte or two.
     pub(crate) const END: usize = 1 << 13;
     /// Null: -1.
-    pub(crate) const NULL: Packed = Packed { word: 1, bits: 8 };
+    pub(crate) const NULL: Short = Short { word: 1, len: 1 };
+    /// The bytes that [`put`](Short::put) writes.
+    pub(crate) const ROOM: usize = 4;
 
-    /// A number below [`END`](Packed::END).
+    /// A number below [`END`](Short::END).
     #[inline(always)]
-    pub(crate) const fn new(value: usize) -> Packed {
-        let raw = (value as u64) << 1;
+    pub(crate) const fn new(value: usize) -> Short {
+        let raw = (value as u32) << 1;
+        // The bits from the seventh on move up by one place, where the low byte's mark stands.
         if raw < 0x80 {
-            Packed { word: raw, bits: 8 }
+            Short { word: raw, len: 1 }
         } else {
-            Packed { word: (raw & 0x7f | 0x80) + (raw >> 7 << 8), bits: 16 }
+            Short { word: raw + (raw & 0x3f80) + 0x80, len: 2 }
         }
     }
 
-    /// These and those behind them, eight bytes at most.
+    /// The same behind one more byte.
     #[inline(always)]
-    pub(crate) const fn then(self, next: Packed) -> Packed {
-        Packed { word: self.word | next.word << (self.bits & 63), bits: self.bits + next.bits }
+    pub(crate) const fn behind(self, byte: u8) -> Short {
+        Short { word: self.word << 8 | byte as u32, len: self.len + 1 }
     }
 
     /// The bytes.
     #[inline(always)]
     pub(crate) const fn len(self) -> usize {
-        self.bits as usize / 8
+        self.len
     }
 
-    /// Writes them to the front of `into`, and zeroes behind them up to eight bytes.
+    /// Writes it at `*at`, zeroes behind it, [`ROOM`](Short::ROOM) bytes in all, and moves `*at` behind it.
     #[inline(always)]
     #[expect(clippy::little_endian_bytes, reason = "the first byte is the lowest")]
-    pub(crate) fn put(self, into: &mut [u8; 8]) {
-        *into = self.word.to_le_bytes();
+    pub(crate) fn put(self, into: &mut [u8], at: &mut usize) {
+        into[*at..*at + Short::ROOM].copy_from_slice(&self.word.to_le_bytes());
+        *at += self.len;
     }
 }
 
@@ -274,17 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn packed_numbers_are_written_like_all_others() {
-        let edges = [0, 1, 63, 64, 8191].map(|value| (value as i64, Packed::new(value)));
-        let edges = edges.into_iter().chain([(-1, Packed::NULL)]);
-        for ((a, one), (b, other)) in
-            edges.clone().flat_map(|one| edges.clone().map(move |other| (one, other)))
-        {
-            let mut bytes = [0xee; 8];
-            let both = one.then(other);
-            both.put(&mut bytes);
-            assert_eq!(bytes[..both.len()], [encoded(a), encoded(b)].concat(), "{a} {b}");
-            assert!(bytes[both.len()..].iter().all(|byte| *byte == 0));
+    fn short_numbers_are_written_like_all_others() {
+        let numbers = (0..Short::END).map(|value| (value as i64, Short::new(value)));
+        for (value, short) in numbers.chain([(-1, Short::NULL)]) {
+            let written = |short: Short| {
+                let (mut bytes, mut at) = ([0xee; 6], 1);
+                short.put(&mut bytes, &mut at);
+                assert_eq!((bytes[0], bytes[5], at), (0xee, 0xee, 1 + short.len()));
+                assert!(bytes[at..5].iter().all(|byte| *byte == 0));
+                bytes[1..at].to_vec()
+            };
+            assert_eq!(written(short), encoded(value), "{value}");
+            assert_eq!(written(short.behind(0xa5)), [&[0xa5], &encoded(value)[..]].concat(), "{value}");
         }
     }
 

@@ -21,7 +21,7 @@ use crate::compression;
 use crate::crc;
 use crate::error::EncodeError;
 use crate::number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use crate::varint::{self, Packed};
+use crate::varint::{self, Short};
 
 /// Who wrote a batch: the producer fields of its header.
 #[allow(clippy::exhaustive_structs, reason = "the header has these three fields")]
@@ -91,18 +91,25 @@ pub struct RecordBatchBuilder {
     len: usize,
     /// A batch that has been compressed.
     compressed: BytesMut,
-    count: u32,
     base_offset: i64,
-    last_offset: i64,
+    /// The offset behind the last record, less the base offset; 0 where there are no records.
+    next_delta: i64,
+    /// How many offsets have no record: `next_delta` less the number of records.
+    skipped: i64,
     base_timestamp: i64,
+    /// The base timestamp, or [`NO_BASE`], so far below all timestamps that no delta to it is a small one: where there are no
+    /// records, and where the base is below -1, for then a small delta may lead to a negative timestamp.
+    usual_base: i64,
     max_timestamp: i64,
 }
+
+const NO_BASE: i64 = i64::MIN;
 
 /// The most bytes of a batch before compression.
 const MAX_SIZE: u64 = i32::MAX as u64;
 const FIRST_CAPACITY: usize = 4096;
-/// What is written behind a record's last byte may be this much more.
-const SLACK: usize = 8;
+/// What is written for a record may be this much more than its key and its value.
+const SLACK: usize = 24;
 
 impl RecordBatchBuilder {
     /// A builder without records.
@@ -112,10 +119,11 @@ impl RecordBatchBuilder {
             buffer: Vec::new(),
             len: BATCH_OVERHEAD,
             compressed: BytesMut::new(),
-            count: 0,
             base_offset: 0,
-            last_offset: 0,
+            next_delta: 0,
+            skipped: 0,
             base_timestamp: -1,
+            usual_base: NO_BASE,
             max_timestamp: -1,
         }
     }
@@ -135,13 +143,13 @@ impl RecordBatchBuilder {
     /// Whether no record has been appended since the last batch.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.record_count() == 0
     }
 
     /// How many records have been appended since the last batch.
     #[inline]
     pub fn record_count(&self) -> usize {
-        self.count as usize
+        self.next_delta.wrapping_sub(self.skipped) as usize
     }
 
     /// The size of the batch as it is, before compression.
@@ -162,7 +170,7 @@ impl RecordBatchBuilder {
     /// The offset of the last record so far.
     #[inline]
     pub fn last_offset(&self) -> Option<Offset> {
-        if self.count == 0 { None } else { Some(Offset::new(self.last_offset)) }
+        if self.is_empty() { None } else { Some(self.offset_of(self.next_delta.wrapping_sub(1))) }
     }
 
     /// Appends a record at the offset after the last one, the base offset at first, and returns that offset.
@@ -177,69 +185,79 @@ impl RecordBatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<Offset, EncodeError> {
-        if self.count != 0
-            && headers.is_empty()
+        if headers.is_empty()
             && let Some(offset) = self.append_usual(Timestamp::to_raw(timestamp), key, value)
         {
             return Ok(offset);
         }
-        let offset =
-            if self.count == 0 { self.options.base_offset } else { Offset::new(self.last_offset).next() };
+        self.append_any(timestamp, key, value, headers)
+    }
+
+    /// Appends a record as nearly all are: not the first, at the next offset, without headers, its deltas and all its
+    /// lengths below 8192. `None`, and nothing is changed, where it is not one.
+    #[inline(always)]
+    fn append_usual(&mut self, time: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<Offset> {
+        let timestamp_delta = time.wrapping_sub(self.usual_base) as u64;
+        let offset_delta = self.next_delta as u64;
+        let (key_len, value_len) = (key.map_or(0, <[u8]>::len), value.map_or(0, <[u8]>::len));
+        let together = key_len + value_len;
+        if (timestamp_delta | offset_delta) >= Short::END as u64 || together >= Short::END - 16 {
+            return None;
+        }
+        // The attributes are 0.
+        let timestamp_field = Short::new(timestamp_delta as usize).behind(0);
+        let offset_field = Short::new(offset_delta as usize);
+        let value_field = if value.is_some() { Short::new(value_len) } else { Short::NULL };
+        let key_field = if key.is_some() { Short::new(key_len) } else { Short::NULL };
+        let deltas = timestamp_field.len() + offset_field.len();
+        let body = deltas + key_field.len() + value_field.len() + together + 1;
+        let body_field = Short::new(body);
+
+        let start = self.len;
+        let into = self.buffer.get_mut(start..)?.get_mut(..together + SLACK)?;
+        // Numbers are written four bytes at a time; those too many are zeroes, and written over by what comes next.
+        let front = into.first_chunk_mut::<SLACK>()?;
+        let mut at = 0;
+        body_field.put(front, &mut at);
+        timestamp_field.put(front, &mut at);
+        offset_field.put(front, &mut at);
+        if let Some(key) = key {
+            key_field.put(front, &mut at);
+            into[at..at + key_len].copy_from_slice(key);
+            at += key_len;
+            value_field.put(into, &mut at);
+        } else {
+            value_field.behind(1).put(front, &mut at);
+        }
+        if let Some(value) = value {
+            into[at..at + value_len].copy_from_slice(value);
+        }
+        // No headers.
+        into[at + value_len] = 0;
+        self.len = start + body_field.len() + body;
+        self.next_delta += 1;
+        if time > self.max_timestamp {
+            self.max_timestamp = time;
+        }
+        Some(self.offset_of(offset_delta as i64))
+    }
+
+    #[inline(never)]
+    fn append_any(
+        &mut self,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<Offset, EncodeError> {
+        let offset = self.last_offset().map_or(self.options.base_offset, Offset::next);
         self.append_at(offset, timestamp, key, value, headers)?;
         Ok(offset)
     }
 
-    /// Appends a record as nearly all are: at the next offset, without headers, its deltas and all its lengths below
-    /// 8192. `None`, and nothing is changed, where it is not one.
-    #[inline(always)]
-    fn append_usual(&mut self, time: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<Offset> {
-        let offset = self.last_offset.wrapping_add(1);
-        let timestamp_delta = time.wrapping_sub(self.base_timestamp) as u64;
-        let offset_delta = offset.wrapping_sub(self.base_offset) as u64;
-        let (key_len, value_len) = (key.map_or(0, <[u8]>::len), value.map_or(0, <[u8]>::len));
-        let together = key_len.saturating_add(value_len);
-        if (timestamp_delta | offset_delta) as usize >= Packed::END
-            || together >= Packed::END - 16
-            || time < 0
-        {
-            return None;
-        }
-        // The attributes are 0.
-        let deltas = Packed::new(0)
-            .then(Packed::new(timestamp_delta as usize))
-            .then(Packed::new(offset_delta as usize));
-        let value_field = if value.is_some() { Packed::new(value_len) } else { Packed::NULL };
-        let key_field = if key.is_some() { Packed::new(key_len) } else { Packed::NULL };
-        let body = deltas.len() + key_field.len() + value_field.len() + together + 1;
-        let front = Packed::new(body).then(deltas);
-        let start = self.len;
-        let end = start + (front.len() - deltas.len()) + body;
-        // Numbers are written eight bytes at a time; those too many are zeroes, or written over by what comes next.
-        let into = self.buffer.get_mut(start..end + SLACK)?;
-        front.put(into.first_chunk_mut()?);
-        let at = front.len();
-        let at = if let Some(key) = key {
-            key_field.put(into[at..].first_chunk_mut()?);
-            let at = at + key_field.len();
-            into[at..at + key_len].copy_from_slice(key);
-            value_field.put(into[at + key_len..].first_chunk_mut()?);
-            at + key_len + value_field.len()
-        } else {
-            let both = key_field.then(value_field);
-            both.put(into[at..].first_chunk_mut()?);
-            at + both.len()
-        };
-        let into = &mut into[at..];
-        if let Some(value) = value {
-            into[..value_len].copy_from_slice(value);
-        }
-        // No headers.
-        into[value_len] = 0;
-        self.len = end;
-        self.count += 1;
-        self.last_offset = offset;
-        self.max_timestamp = self.max_timestamp.max(time);
-        Some(Offset::new(offset))
+    #[inline]
+    fn offset_of(&self, delta: i64) -> Offset {
+        Offset::new(self.base_offset.wrapping_add(delta))
     }
 
     /// Appends a record. The bytes are copied; nothing changes where it fails.
@@ -261,26 +279,26 @@ impl RecordBatchBuilder {
         if time < -1 {
             return Err(EncodeError::NegativeTimestamp { found: Timestamp::new(time) });
         }
-        let (base_offset, base_timestamp) = if self.count == 0 {
-            (self.options.base_offset.get(), self.options.delete_horizon.map_or(time, Timestamp::get))
-        } else {
-            if offset.get() <= self.last_offset {
-                return Err(EncodeError::OffsetNotIncreasing {
-                    last: Offset::new(self.last_offset),
-                    found: offset,
-                });
+        let (base_offset, base_timestamp) = match self.last_offset() {
+            None => {
+                (self.options.base_offset.get(), self.options.delete_horizon.map_or(time, Timestamp::get))
             }
-            (self.base_offset, self.base_timestamp)
+            Some(last) if offset <= last => {
+                return Err(EncodeError::OffsetNotIncreasing { last, found: offset });
+            }
+            Some(_) => (self.base_offset, self.base_timestamp),
         };
         let offset_delta = delta(base_offset, offset)?;
         self.write(time.wrapping_sub(base_timestamp), offset_delta, key, value, headers)?;
-        if self.count == 0 {
+        if self.is_empty() {
             self.base_offset = base_offset;
             self.base_timestamp = base_timestamp;
+            self.usual_base = if base_timestamp < -1 { NO_BASE } else { base_timestamp };
             self.max_timestamp = -1;
         }
-        self.count += 1;
-        self.last_offset = offset.get();
+        let count = self.record_count() as i64 + 1;
+        self.next_delta = i64::from(offset_delta) + 1;
+        self.skipped = self.next_delta - count;
         self.max_timestamp = self.max_timestamp.max(time);
         Ok(())
     }
@@ -338,7 +356,9 @@ impl RecordBatchBuilder {
     /// Drops the records appended since the last batch; the buffer is kept.
     pub fn clear(&mut self) {
         self.len = BATCH_OVERHEAD;
-        self.count = 0;
+        self.next_delta = 0;
+        self.skipped = 0;
+        self.usual_base = NO_BASE;
         self.max_timestamp = -1;
     }
 
@@ -351,7 +371,7 @@ impl RecordBatchBuilder {
     /// `last_offset` of the options; [`EncodeError::Level`], [`EncodeError::Codec`], [`EncodeError::CodecDisabled`];
     /// [`EncodeError::TooLarge`].
     pub fn build(&mut self) -> Result<Option<&[u8]>, EncodeError> {
-        if self.count == 0 {
+        if self.is_empty() {
             return Ok(None);
         }
         if self.options.codec == Codec::None {
@@ -373,7 +393,7 @@ impl RecordBatchBuilder {
     /// # Errors
     /// Those of [`build`](RecordBatchBuilder::build). `out` is then as it was.
     pub fn finish(&mut self, out: &mut BytesMut) -> Result<Option<usize>, EncodeError> {
-        if self.count == 0 {
+        if self.is_empty() {
             return Ok(None);
         }
         let start = out.len();
@@ -391,7 +411,7 @@ impl RecordBatchBuilder {
     fn header(&self) -> Result<[u8; BATCH_OVERHEAD], EncodeError> {
         let options = &self.options;
         check_producer(options)?;
-        let last_offset = options.last_offset.unwrap_or(Offset::new(self.last_offset));
+        let last_offset = options.last_offset.unwrap_or(self.offset_of(self.next_delta.wrapping_sub(1)));
         let header = HeaderFields {
             codec: options.codec,
             base_offset: self.base_offset,
@@ -399,7 +419,7 @@ impl RecordBatchBuilder {
             base_timestamp: self.base_timestamp,
             max_timestamp: Timestamp::to_raw(self.max_timestamp()),
             delete_horizon: options.delete_horizon.is_some(),
-            count: self.count,
+            count: self.record_count() as u32,
         };
         Ok(header.encode(options))
     }

@@ -33,6 +33,37 @@ fn format_edge_41_offsets_increase_and_timestamps_are_not_negative() {
 }
 
 #[test]
+fn a_negative_timestamp_is_refused_also_above_a_negative_delete_horizon() {
+    let horizon = Some(Timestamp::new(-10));
+    let mut builder =
+        RecordBatchBuilder::new(BatchOptions { delete_horizon: horizon, ..BatchOptions::default() });
+    let mut append = |time| builder.append(Some(Timestamp::new(time)), None, Some(b"v"), &[]);
+    append(5).unwrap();
+    illegal(append(-5));
+    append(6).unwrap();
+    assert_eq!(builder.record_count(), 2);
+    let mut out = BytesMut::new();
+    builder.finish(&mut out).unwrap();
+    assert_eq!(timestamps(&out), [Some(5), Some(6)]);
+}
+
+#[test]
+fn offsets_go_on_behind_a_gap() {
+    let mut builder = RecordBatchBuilder::new(at(5));
+    for (offset, records) in [(5, 1), (9, 2)] {
+        append(&mut builder, offset, 100).unwrap();
+        assert_eq!(builder.append(Some(Timestamp::new(101)), None, None, &[]), Ok(Offset::new(offset + 1)));
+        assert_eq!(builder.last_offset(), Some(Offset::new(offset + 1)));
+        assert_eq!(builder.record_count(), 2 * records);
+    }
+    let mut out = BytesMut::new();
+    builder.finish(&mut out).unwrap();
+    assert_eq!(offsets(&out), [5, 6, 9, 10]);
+    let batch = Batch::parse(&out).unwrap();
+    assert_eq!((batch.records_count(), batch.last_offset()), (Some(4), Offset::new(10)));
+}
+
+#[test]
 fn format_edge_42_without_records_there_is_no_batch() {
     let mut builder = RecordBatchBuilder::new(BatchOptions::default());
     assert!(builder.is_empty());
