@@ -1,5 +1,6 @@
 //! Walking a buffer from batch to batch.
 
+use std::hint::black_box;
 use std::iter::FusedIterator;
 
 use crate::batch::Batch;
@@ -21,6 +22,10 @@ pub struct Batches<'a> {
     position: usize,
     limit: i32,
     ended: bool,
+    /// The size of the last usual batch.
+    size: usize,
+    /// The same number, of which the compiler does not know that it is the same.
+    same_size: usize,
 }
 
 impl<'a> Batches<'a> {
@@ -33,7 +38,7 @@ impl<'a> Batches<'a> {
     /// The same, with an error at the first size field above `limit`.
     #[inline]
     pub fn with_limit(bytes: &'a [u8], limit: i32) -> Batches<'a> {
-        Batches { bytes, position: 0, limit, ended: false }
+        Batches { bytes, position: 0, limit, ended: false, size: 0, same_size: 0 }
     }
 
     /// Where the next batch begins; after an error, the batch that has it.
@@ -49,10 +54,21 @@ impl<'a> Batches<'a> {
     }
 
     /// The next batch if it is whole and of magic 2. `None` says nothing.
+    ///
+    /// To know where the next batch begins the processor has to wait until this one's size is loaded, 5 to 15 cycles in a
+    /// cache and hundreds beyond. Where batches are all of a size, as a producer that fills them makes them, it need not:
+    /// their size is known from the batch before, and that it is the same is a branch, which is guessed and looked at
+    /// later. For this the size that is added must not come from the batch itself, so the compiler is kept from
+    /// seeing that the two are equal.
     #[inline(always)]
     fn usual(&mut self) -> Option<Batch<'a>> {
         let batch = Batch::whole_v2(self.bytes.get(self.position..)?, self.limit)?;
-        self.position += batch.as_bytes().len();
+        let size = batch.as_bytes().len();
+        if size != self.size {
+            self.size = size;
+            self.same_size = black_box(size);
+        }
+        self.position += self.same_size;
         Some(batch)
     }
 
@@ -93,7 +109,8 @@ impl<'a> Batches<'a> {
 impl<'a> Iterator for Batches<'a> {
     type Item = Result<Batch<'a>, DecodeError>;
 
-    #[inline]
+    // What the caller does not look at is not loaded, if it is inlined.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
