@@ -18,8 +18,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use bytes::BytesMut;
-
 use crate::codec::{Codec, Magic};
 use crate::error::{DecodeError, EncodeError};
 
@@ -27,10 +25,13 @@ use crate::error::{DecodeError, EncodeError};
 mod gzip;
 #[cfg(feature = "lz4")]
 mod lz4;
+mod output;
 #[cfg(feature = "snappy")]
 mod snappy;
 #[cfg(feature = "zstd")]
 mod zstd;
+
+pub(crate) use output::Output;
 
 /// Appends what `input` decompresses to, at most `limit` bytes, to `out`.
 ///
@@ -156,14 +157,14 @@ pub(crate) fn compress(
     level: Option<i32>,
     magic: Magic,
     input: &[u8],
-    out: &mut BytesMut,
+    out: &mut Output,
 ) -> Result<(), EncodeError> {
     // Only lz4 asks for it, and that may be off; snappy has no levels.
     let _ = (level, magic);
     let start = out.len();
     let compressed = match codec {
         Codec::None => {
-            out.extend_from_slice(input);
+            out.put(input);
             Ok(())
         }
         #[cfg(feature = "gzip")]

@@ -1,13 +1,11 @@
 //! Building batches of magic 2.
 //!
-//! Records are written once, behind room for the header, in a buffer that the builder keeps from batch to batch.
-//! [`RecordBatchBuilder::build`] fills in the header, computes the checksum in one pass over the result, and lends it;
-//! [`RecordBatchBuilder::finish`] copies it, or compresses it, to where the caller wants it.
+//! Records are written once, behind room for the header, in a buffer that the builder keeps from batch to batch; it keeps
+//! another for compressed records. [`RecordBatchBuilder::build`] fills in the header, computes the checksum in one
+//! pass over the result, and lends it; [`RecordBatchBuilder::finish`] copies it to where the caller wants it.
 
 mod copy;
 mod room;
-
-use std::mem;
 
 use bytes::BytesMut;
 
@@ -17,7 +15,7 @@ use super::header::{
     LENGTH, LOG_OVERHEAD, MAGIC, MAX_TIMESTAMP, PRODUCER_EPOCH, PRODUCER_ID, RECORDS_COUNT, put_at,
 };
 use crate::codec::{Codec, Magic, TimestampType};
-use crate::compression;
+use crate::compression::{self, Output};
 use crate::crc;
 use crate::error::EncodeError;
 use crate::number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -89,8 +87,8 @@ pub struct RecordBatchBuilder {
     buffer: Vec<u8>,
     /// Where the records end; the header's size where there are none.
     len: usize,
-    /// A batch that has been compressed.
-    compressed: BytesMut,
+    /// The last batch that was compressed.
+    compressed: Output,
     base_offset: i64,
     /// The offset behind the last record, less the base offset; 0 where there are no records.
     next_delta: i64,
@@ -118,7 +116,7 @@ impl RecordBatchBuilder {
             options,
             buffer: Vec::new(),
             len: BATCH_OVERHEAD,
-            compressed: BytesMut::new(),
+            compressed: Output::default(),
             base_offset: 0,
             next_delta: 0,
             skipped: 0,
@@ -374,38 +372,29 @@ impl RecordBatchBuilder {
         if self.is_empty() {
             return Ok(None);
         }
-        if self.options.codec == Codec::None {
-            let size = self.seal_records();
-            self.clear();
-            return Ok(Some(&self.buffer[..size?]));
-        }
-        let mut compressed = mem::take(&mut self.compressed);
-        compressed.clear();
-        let size = self.compress(&mut compressed);
-        self.compressed = compressed;
+        let sealed = match self.options.codec {
+            Codec::None => self.seal_records(),
+            _ => self.compress(),
+        };
         self.clear();
-        Ok(Some(&self.compressed[..size?]))
+        let size = sealed?;
+        match self.options.codec {
+            Codec::None => Ok(Some(&self.buffer[..size])),
+            _ => Ok(Some(self.compressed.as_slice())),
+        }
     }
 
     /// Appends the batch to `out` and returns its size; the builder is empty again, also after an error, and keeps its
-    /// buffer. Without records nothing is written.
+    /// buffers. Without records nothing is written.
     ///
     /// # Errors
     /// Those of [`build`](RecordBatchBuilder::build). `out` is then as it was.
     pub fn finish(&mut self, out: &mut BytesMut) -> Result<Option<usize>, EncodeError> {
-        if self.is_empty() {
-            return Ok(None);
-        }
-        let start = out.len();
-        let size = match self.options.codec {
-            Codec::None => self.seal_records().inspect(|size| out.extend_from_slice(&self.buffer[..*size])),
-            _ => self.compress(out),
-        };
-        self.clear();
-        if size.is_err() {
-            out.truncate(start);
-        }
-        size.map(Some)
+        let batch = self.build()?;
+        Ok(batch.map(|batch| {
+            out.extend_from_slice(batch);
+            batch.len()
+        }))
     }
 
     fn header(&self) -> Result<[u8; BATCH_OVERHEAD], EncodeError> {
@@ -431,13 +420,15 @@ impl RecordBatchBuilder {
         seal(&mut self.buffer[..self.len])
     }
 
-    /// Appends header and compressed records to `out`; returns the batch's size.
-    fn compress(&mut self, out: &mut BytesMut) -> Result<usize, EncodeError> {
+    /// Puts header and compressed records into the buffer for them; returns the batch's size.
+    fn compress(&mut self) -> Result<usize, EncodeError> {
         let BatchOptions { codec, level, .. } = self.options;
-        let start = out.len();
-        out.extend_from_slice(&self.header()?);
+        let header = self.header()?;
+        let out = &mut self.compressed;
+        out.truncate(0);
+        out.put(&header);
         compression::compress(codec, level, Magic::V2, &self.buffer[BATCH_OVERHEAD..self.len], out)?;
-        seal(&mut out[start..])
+        seal(out.as_mut_slice())
     }
 
     /// Appends a batch of its header alone, as compaction leaves one whose records are all gone: of the options' base

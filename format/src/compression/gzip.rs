@@ -16,11 +16,10 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use bytes::BytesMut;
 use crc32fast::Hasher;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::{Fault, Sink};
+use super::{Fault, Output, Sink};
 
 const HEADER_LEN: usize = 10;
 const TRAILER_LEN: usize = 8;
@@ -91,41 +90,36 @@ impl<'a> Decoder<'a> {
 }
 
 /// Encodes one member at `level`, -1 and `None` being 6.
-pub(super) fn compress(
-    level: Option<i32>,
-    input: &[u8],
-    out: &mut BytesMut,
-) -> Result<(), Cow<'static, str>> {
+pub(super) fn compress(level: Option<i32>, input: &[u8], out: &mut Output) -> Result<(), Cow<'static, str>> {
     let level = level.and_then(|level| u32::try_from(level).ok()).unwrap_or(6);
     let kept = ENCODER.try_with(Cell::take).ok().flatten().filter(|(of, _)| *of == level);
     let mut deflater = match kept {
         Some((_, deflater)) => deflater,
         None => Compress::new(Compression::new(level), false),
     };
-    out.extend_from_slice(&HEADER);
+    out.put(&HEADER);
     deflate(&mut deflater, input, out)?;
-    out.extend_from_slice(&to_le_bytes(crc32fast::hash(input)));
-    out.extend_from_slice(&to_le_bytes(input.len() as u32));
+    out.put(&to_le_bytes(crc32fast::hash(input)));
+    out.put(&to_le_bytes(input.len() as u32));
     deflater.reset();
     // Where the thread is being torn down there is nothing to keep it for.
     let _ = ENCODER.try_with(|kept| kept.set(Some((level, deflater))));
     Ok(())
 }
 
-fn deflate(deflater: &mut Compress, input: &[u8], out: &mut BytesMut) -> Result<(), Cow<'static, str>> {
+fn deflate(deflater: &mut Compress, input: &[u8], out: &mut Output) -> Result<(), Cow<'static, str>> {
     let mut taken = 0;
     let mut step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
     loop {
-        let before = out.len();
         let (in_before, out_before) = (deflater.total_in(), deflater.total_out());
-        out.resize(before + step, 0);
-        let status = deflater.compress(&input[taken..], &mut out[before..], FlushCompress::Finish);
+        let status = deflater.compress(&input[taken..], out.room(step), FlushCompress::Finish);
         taken += (deflater.total_in() - in_before) as usize;
-        out.truncate(before + (deflater.total_out() - out_before) as usize);
+        let written = (deflater.total_out() - out_before) as usize;
+        out.advance(written);
         match status {
             Ok(Status::StreamEnd) => return Ok(()),
             // Full: more room is all it wants.
-            Ok(_) if out.len() == before + step => step = (step * 2).min(STEP_MAX),
+            Ok(_) if written == step => step = (step * 2).min(STEP_MAX),
             Ok(_) => return Err("the compressor stopped in the middle".into()),
             Err(error) => return Err(error.to_string().into()),
         }

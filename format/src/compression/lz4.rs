@@ -14,14 +14,14 @@
 //! Source: Kafka `Lz4BlockOutputStream`, `Lz4BlockInputStream`.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
-use bytes::{BufMut, BytesMut};
 use lz4_flex::block::{
     CompressTable, DecompressError, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 use twox_hash::XxHash32;
 
-use super::{Fault, Sink};
+use super::{Fault, Output, Sink};
 use crate::codec::Magic;
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -53,6 +53,11 @@ const CONTENT_SIZE_LEN: usize = 8;
 const EXPANSION_MAX: usize = 255;
 /// What an ordinary block expands to at most. A first guess at the room that a block needs.
 const EXPANSION_GUESS: usize = 4;
+
+thread_local! {
+    // 24 KiB.
+    static TABLES: Cell<Option<Tables>> = const { Cell::new(None) };
+}
 
 /// Decodes the frame at the beginning of its input.
 pub(super) struct Decoder<'a> {
@@ -105,34 +110,47 @@ impl<'a> Decoder<'a> {
 }
 
 /// Encodes one frame.
-pub(super) fn compress(magic: Magic, input: &[u8], out: &mut BytesMut) -> Result<(), Cow<'static, str>> {
-    out.extend_from_slice(&MAGIC);
-    out.put_u8(FLG);
-    out.put_u8(BD);
+pub(super) fn compress(magic: Magic, input: &[u8], out: &mut Output) -> Result<(), Cow<'static, str>> {
     let header = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], FLG, BD];
     let covered = if magic == Magic::V0 { &header[..] } else { &header[MAGIC.len()..] };
-    out.put_u8(header_checksum(covered));
+    out.put(&header);
+    out.put(&[header_checksum(covered)]);
 
-    let mut table =
-        if input.len() < usize::from(u16::MAX) { CompressTable::small() } else { CompressTable::large() };
+    let mut tables = TABLES.try_with(Cell::take).ok().flatten().unwrap_or_else(Tables::new);
     for block in input.chunks(BLOCK_INPUT_LEN) {
-        let at = out.len();
-        let data_at = at + BLOCK_SIZE_LEN;
-        out.resize(data_at + get_maximum_output_size(block.len()), 0);
-        let len = compress_into_with_table(block, &mut out[data_at..], &mut table)
+        let room = out.room(BLOCK_SIZE_LEN + get_maximum_output_size(block.len()));
+        let (size, data) = room.split_at_mut(BLOCK_SIZE_LEN);
+        let written = compress_into_with_table(block, data, tables.of(block.len()))
             .map_err(|error| error.to_string())?;
-        let size = if len < block.len() {
-            out.truncate(data_at + len);
-            len as u32
+        let len = written.min(block.len());
+        if written < block.len() {
+            size.copy_from_slice(&to_le_bytes(len as u32));
         } else {
-            out.truncate(data_at);
-            out.extend_from_slice(block);
-            block.len() as u32 | BLOCK_STORED
-        };
-        out[at..data_at].copy_from_slice(&to_le_bytes(size));
+            data[..len].copy_from_slice(block);
+            size.copy_from_slice(&to_le_bytes(len as u32 | BLOCK_STORED));
+        }
+        out.advance(BLOCK_SIZE_LEN + len);
     }
-    out.extend_from_slice(&to_le_bytes(0));
+    // Where the thread is being torn down there is nothing to keep them for.
+    let _ = TABLES.try_with(|kept| kept.set(Some(tables)));
+    out.put(&to_le_bytes(0));
     Ok(())
+}
+
+/// Where the compressor has met what, for blocks of 16-bit places and for larger ones.
+struct Tables {
+    small: CompressTable,
+    large: CompressTable,
+}
+
+impl Tables {
+    fn new() -> Tables {
+        Tables { small: CompressTable::small(), large: CompressTable::large() }
+    }
+
+    fn of(&mut self, block_len: usize) -> &mut CompressTable {
+        if block_len < usize::from(u16::MAX) { &mut self.small } else { &mut self.large }
+    }
 }
 
 /// What a frame's header says.

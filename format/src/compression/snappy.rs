@@ -10,11 +10,11 @@
 //! stream; fewer than four bytes behind the last chunk are ignored.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
-use bytes::{BufMut, BytesMut};
 use snap::raw::{Encoder, decompress_len, max_compress_len};
 
-use super::{Fault, Sink};
+use super::{Fault, Output, Sink};
 
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const VERSION: i32 = 1;
@@ -32,6 +32,11 @@ const CHUNK_LEN_MAX: usize = 512 * 1024 * 1024;
 const EXPANSION_MAX: usize = 22;
 /// A block begins with its decoded length, a varint of at most this many bytes.
 const BLOCK_LENGTH_LEN_MAX: usize = 5;
+
+thread_local! {
+    // Its tables take 34 KiB.
+    static ENCODER: Cell<Option<Box<Encoder>>> = const { Cell::new(None) };
+}
 
 /// Decodes all chunks, or the one raw block.
 pub(super) struct Decoder<'a> {
@@ -75,20 +80,22 @@ impl<'a> Decoder<'a> {
 }
 
 /// Encodes one stream.
-pub(super) fn compress(input: &[u8], out: &mut BytesMut) -> Result<(), Cow<'static, str>> {
-    out.extend_from_slice(&MAGIC);
-    out.put_i32(VERSION);
-    out.put_i32(VERSION);
-    let mut encoder = Encoder::new();
+pub(super) fn compress(input: &[u8], out: &mut Output) -> Result<(), Cow<'static, str>> {
+    out.put(&MAGIC);
+    out.put(&VERSION.to_be_bytes());
+    out.put(&VERSION.to_be_bytes());
+    let kept = ENCODER.try_with(Cell::take).ok().flatten();
+    let mut encoder = kept.unwrap_or_else(|| Box::new(Encoder::new()));
     for chunk in input.chunks(CHUNK_INPUT_LEN) {
-        let at = out.len();
-        let block_at = at + LENGTH_LEN;
-        out.resize(block_at + max_compress_len(chunk.len()), 0);
-        let length = encoder.compress(chunk, &mut out[block_at..]).map_err(|error| error.to_string())?;
+        let room = out.room(LENGTH_LEN + max_compress_len(chunk.len()));
+        let (length, block) = room.split_at_mut(LENGTH_LEN);
+        let written = encoder.compress(chunk, block).map_err(|error| error.to_string())?;
         // At most 38 KiB.
-        out[at..block_at].copy_from_slice(&(length as i32).to_be_bytes());
-        out.truncate(block_at + length);
+        length.copy_from_slice(&(written as i32).to_be_bytes());
+        out.advance(LENGTH_LEN + written);
     }
+    // Where the thread is being torn down there is nothing to keep it for.
+    let _ = ENCODER.try_with(|kept| kept.set(Some(encoder)));
     Ok(())
 }
 

@@ -17,12 +17,11 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use bytes::BytesMut;
 use zstd::zstd_safe::{
     CCtx, CParameter, DCtx, ErrorCode, InBuffer, OutBuffer, ResetDirective, SafeResult, get_error_name,
 };
 
-use super::{Fault, Sink};
+use super::{Fault, Output, Sink};
 
 /// What zstd-jni reads at a time.
 const PIECE_LEN: usize = 131_075;
@@ -113,11 +112,7 @@ impl Drop for Decoder<'_> {
 }
 
 /// Encodes one frame at `level`, `None` being 3.
-pub(super) fn compress(
-    level: Option<i32>,
-    input: &[u8],
-    out: &mut BytesMut,
-) -> Result<(), Cow<'static, str>> {
+pub(super) fn compress(level: Option<i32>, input: &[u8], out: &mut Output) -> Result<(), Cow<'static, str>> {
     let kept = ENCODER.try_with(Cell::take).ok().flatten();
     let Some(mut context) = kept.or_else(CCtx::try_create) else {
         return Err("no memory for a compressor".into());
@@ -181,32 +176,30 @@ fn window_len(bytes: &[u8]) -> Option<u64> {
     Some(if descriptor >> 6 == 1 { len + 256 } else { len })
 }
 
-fn frame(context: &mut CCtx<'_>, level: i32, input: &[u8], out: &mut BytesMut) -> Result<(), ErrorCode> {
+fn frame(context: &mut CCtx<'_>, level: i32, input: &[u8], out: &mut Output) -> Result<(), ErrorCode> {
     context.reset(ResetDirective::SessionOnly)?;
     context.set_parameter(CParameter::CompressionLevel(level))?;
     let mut source = InBuffer::around(input);
-    let mut step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
+    let step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
     // All three steps are repeated until they have nothing left to do: take the input, flush, end.
     while source.pos() < input.len() {
-        write(out, &mut step, |room| context.compress_stream(room, &mut source))?;
+        write(out, step, |room| context.compress_stream(room, &mut source))?;
     }
-    while write(out, &mut step, |room| context.flush_stream(room))? != 0 {}
-    while write(out, &mut step, |room| context.end_stream(room))? != 0 {}
+    while write(out, step, |room| context.flush_stream(room))? != 0 {}
+    while write(out, step, |room| context.end_stream(room))? != 0 {}
     Ok(())
 }
 
 /// Lets `encode` write into `step` new bytes of `out`.
 fn write(
-    out: &mut BytesMut,
-    step: &mut usize,
+    out: &mut Output,
+    step: usize,
     encode: impl FnOnce(&mut OutBuffer<'_, [u8]>) -> SafeResult,
 ) -> SafeResult {
-    let before = out.len();
-    out.resize(before + *step, 0);
-    let mut destination = OutBuffer::around(&mut out[before..]);
+    let mut destination = OutBuffer::around(out.room(step));
     let left = encode(&mut destination);
     let written = destination.pos();
-    out.truncate(before + written);
+    out.advance(written);
     left
 }
 

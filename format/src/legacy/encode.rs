@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 use crate::batch::Attributes;
 use crate::batch::header::{LEGACY_CRC, LENGTH, LOG_OVERHEAD, put_at};
 use crate::codec::{Codec, Magic, TimestampType};
-use crate::compression;
+use crate::compression::{self, Output};
 use crate::crc;
 use crate::error::EncodeError;
 use crate::number::{Offset, Timestamp};
@@ -134,9 +134,9 @@ fn wrapped(
         TimestampType::LogAppendTime => options.log_append_time,
         TimestampType::CreateTime => largest,
     };
-    let mut value = BytesMut::new();
+    let mut value = Output::default();
     compression::compress(codec, options.level, options.magic, &inner, &mut value)?;
-    message(options, codec, last.offset.get(), timestamp, None, Some(&value), out)
+    message(options, codec, last.offset.get(), timestamp, None, Some(value.as_slice()), out)
 }
 
 fn message(
