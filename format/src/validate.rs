@@ -9,7 +9,9 @@
 //! the errors are reported, together.
 //!
 //! Unlike Kafka this decodes compressed records fully where it keeps them as they are, so that what could not be read
-//! back is not stored.
+//! back is not stored. They are decompressed piece by piece, and no more than a piece is held. A legacy wrapper is
+//! decompressed whole, as in Kafka: what its offsets count from hangs on its last message, and to find that first would
+//! be to decompress it twice.
 //!
 //! Source: Kafka `LogValidator`.
 
@@ -63,8 +65,7 @@ pub fn assign_offsets(
         let (count, largest) = look_at_uncompressed(&batch, rules)?;
         return stamp(batches, head, first, (count, largest), rules);
     }
-    let mut walk =
-        Walk { rules, scratch: Vec::new(), count: 0, uncompressed: 0, largest: -1, consecutive: true };
+    let mut walk = Walk { rules, count: 0, uncompressed: 0, largest: -1, consecutive: true };
     walk.all(batches, &head)?;
 
     let same = source_codec == target_codec && head.magic() == Magic::V2;
@@ -155,7 +156,6 @@ fn after(first: Offset, count: u64) -> Offset {
 /// The first pass of paths B and C: every record decoded and checked, nothing kept of it.
 struct Walk<'r> {
     rules: &'r LeaderRules,
-    scratch: Vec<u8>,
     count: u64,
     /// Bytes of the records, and 61 for each batch.
     uncompressed: u64,
@@ -183,50 +183,42 @@ impl Walk<'_> {
 
     fn records(&mut self, batch: &Batch<'_>, faults: &mut Faults) -> Result<(), ValidationError> {
         let checks = self.rules.record_checks(batch.header());
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let result = (|| {
-            for (index, record) in (0..).zip(batch.records(&mut scratch, self.rules.decompressed_limit)?) {
-                let record = record?;
-                self.uncompressed += u64::from(record.size);
-                if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
-                    faults.add(index, fault, record.timestamp);
-                } else {
-                    self.accept(batch.header(), record.offset, record.timestamp);
-                }
-                self.count += 1;
+        let mut index = 0;
+        batch.stream_records(self.rules.decompressed_limit)?.try_for_each(|record| {
+            self.uncompressed += u64::from(record.size);
+            if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
+                faults.add(index, fault, record.timestamp);
+            } else {
+                self.accept(batch.header(), record.offset, record.timestamp);
             }
+            self.count += 1;
+            index += 1;
             Ok(())
-        })();
-        self.scratch = scratch;
-        result
+        })
     }
 
     fn wrapper(&mut self, batch: &Batch<'_>, faults: &mut Faults) -> Result<(), ValidationError> {
         let checks = self.rules.record_checks(batch.header());
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let result = (|| {
-            let mut wrapped = Wrapped::open(batch, &mut scratch, self.rules.decompressed_limit)?;
-            let mut index = 0;
-            while let Some(next) = wrapped.next_message() {
-                let (offset, message) = next?;
-                self.uncompressed += message.size() as u64;
-                let timestamp = wrapped.timestamp(&message);
-                if message.magic() != batch.magic().get() {
-                    faults.add(index, RecordFaultKind::Magic, i64::from(message.magic()));
-                } else if !message.has_right_crc() {
-                    return Err(ValidationError::inner_checksum(index));
-                } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
-                    faults.add(index, fault, timestamp);
-                } else {
-                    self.accept(batch.header(), offset, timestamp);
-                }
-                self.count += 1;
-                index += 1;
+        let mut scratch = Vec::new();
+        let mut wrapped = Wrapped::open(batch, &mut scratch, self.rules.decompressed_limit)?;
+        let mut index = 0;
+        while let Some(next) = wrapped.next_message() {
+            let (offset, message) = next?;
+            self.uncompressed += message.size() as u64;
+            let timestamp = wrapped.timestamp(&message);
+            if message.magic() != batch.magic().get() {
+                faults.add(index, RecordFaultKind::Magic, i64::from(message.magic()));
+            } else if !message.has_right_crc() {
+                return Err(ValidationError::inner_checksum(index));
+            } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
+                faults.add(index, fault, timestamp);
+            } else {
+                self.accept(batch.header(), offset, timestamp);
             }
-            Ok(())
-        })();
-        self.scratch = scratch;
-        result
+            self.count += 1;
+            index += 1;
+        }
+        Ok(())
     }
 
     fn accept(&mut self, header: &BatchHeader, offset: i64, timestamp: i64) {
@@ -263,14 +255,13 @@ fn rebuild(
         transactional: head.is_transactional(),
         ..BatchOptions::default()
     });
-    let mut scratch = Vec::new();
     let mut count = 0;
     for batch in Batches::new(bytes) {
-        let batch = batch?;
-        for record in batch.records(&mut scratch, rules.decompressed_limit)? {
-            builder.append_record(after(first, count), &record?)?;
+        batch?.stream_records(rules.decompressed_limit)?.try_for_each(|record| {
+            builder.append_record(after(first, count), record)?;
             count += 1;
-        }
+            Ok::<_, ValidationError>(())
+        })?;
     }
     let max_timestamp = if count == 0 { None } else { builder.max_timestamp() };
     let temporary_bytes = builder.uncompressed_size() as u64;

@@ -4,7 +4,10 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use bytes::BytesMut;
-use kseg_format::{Batch, BatchOptions, Batches, Codec, Offset, RecordBatchBuilder, Timestamp, frame};
+use kseg_format::{
+    Batch, BatchOptions, Batches, Codec, LeaderRules, Offset, RecordBatchBuilder, Timestamp, assign_offsets,
+    frame,
+};
 
 const HEADERS: &[(&[u8], Option<&[u8]>)] = &[(b"name", Some(b"value")), (b"null", None)];
 
@@ -153,5 +156,24 @@ fn scratch_is_used_again_for_compressed_batches() {
         };
         assert!(pass() > 0);
         assert_eq!(pass(), 0, "{codec}");
+    }
+}
+
+#[test]
+fn a_leader_holds_a_piece_of_a_compressed_batch_at_a_time() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled() && *codec != Codec::None) {
+        let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+        for i in 0..8_000 {
+            builder.append(Some(Timestamp::new(i)), None, Some(&[7; 1000]), &[]).unwrap();
+        }
+        let mut batch = BytesMut::new();
+        builder.finish(&mut batch).unwrap();
+        let rules = LeaderRules { timestamp_after_max_ms: i64::MAX, ..LeaderRules::default() };
+        let held = measure(|| {
+            let assigned = assign_offsets(&mut batch, Offset::new(9), codec, &rules).unwrap();
+            assert_eq!((assigned.next_offset, assigned.record_count), (Offset::new(8_009), 8_000));
+        });
+        // A piece of 64 KiB, what a codec keeps for itself, and none of the other 8 MB.
+        assert!(held.bytes_max < 512 * 1024, "{codec}: {} bytes", held.bytes_max);
     }
 }

@@ -119,6 +119,47 @@ impl<'a> RecordStream<'a> {
     }
 }
 
+impl RecordStream<'_> {
+    /// Hands all records to `visit`, in order, until there is an error: as [`next`](RecordStream::next) does, and as fast
+    /// as where the whole batch is decompressed first.
+    pub(crate) fn try_for_each<E: From<DecodeError>>(
+        self,
+        mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let RecordStream { source, mut window, mut taken, mut dropped } = self;
+        let (mut stream, mut state) = match source {
+            Source::Plain(mut records) => {
+                return records.try_for_each(|record| visit(&record?));
+            }
+            Source::Wrapper(mut walk) => {
+                while let Some(record) = walk.next(&window) {
+                    visit(&record?)?;
+                }
+                return Ok(());
+            }
+            Source::Compressed(stream, state) => (stream, state),
+        };
+        loop {
+            fill(&mut stream, state.left > 0, &mut window, &mut taken, &mut dropped)?;
+            let total = dropped + window.len();
+            let mut records = V2Records { data: &window[taken..], total, ..state.clone() };
+            loop {
+                if let Some(record) = records.next_usual() {
+                    visit(&record)?;
+                } else if stream.is_some() && !is_ready(records.data, records.left > 0) {
+                    break;
+                } else if let Some(record) = records.next() {
+                    visit(&record?)?;
+                } else {
+                    return Ok(());
+                }
+            }
+            state.left = records.left;
+            taken = window.len() - records.data.len();
+        }
+    }
+}
+
 /// Decompresses until a whole record is in the window, or, where none is wanted, any byte; or there is no more.
 fn fill(
     stream: &mut Option<Stream<'_>>,
@@ -128,8 +169,7 @@ fn fill(
     dropped: &mut usize,
 ) -> Result<(), DecodeError> {
     while let Some(open) = stream {
-        let rest = &window[*taken..];
-        if if wanted { has_record(rest) } else { !rest.is_empty() } {
+        if is_ready(&window[*taken..], wanted) {
             break;
         }
         window.drain(..*taken);
@@ -144,6 +184,11 @@ fn fill(
         }
     }
     Ok(())
+}
+
+/// Whether there is enough to go on with: a record where one is wanted, any byte where none is.
+fn is_ready(bytes: &[u8], wanted: bool) -> bool {
+    if wanted { has_record(bytes) } else { !bytes.is_empty() }
 }
 
 /// Whether these bytes begin with a whole record, or with something that more bytes do not make one.
