@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::iter::FusedIterator;
 
 use crate::batch::Batch;
-use crate::batch::header::{LENGTH, LOG_OVERHEAD};
+use crate::batch::header::{LENGTH, LOG_OVERHEAD, i32_at};
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::framing::first_batch_size;
 
@@ -18,8 +18,10 @@ use crate::framing::first_batch_size;
 /// Source: Kafka `ByteBufferLogInputStream`.
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
-    bytes: &'a [u8],
-    position: usize,
+    /// The bytes from the next batch on.
+    rest: &'a [u8],
+    /// How many bytes there are in all.
+    len: usize,
     limit: i32,
     ended: bool,
     /// The size of the last usual batch.
@@ -38,19 +40,19 @@ impl<'a> Batches<'a> {
     /// The same, with an error at the first size field above `limit`.
     #[inline]
     pub fn with_limit(bytes: &'a [u8], limit: i32) -> Batches<'a> {
-        Batches { bytes, position: 0, limit, ended: false, size: 0, same_size: 0 }
+        Batches { rest: bytes, len: bytes.len(), limit, ended: false, size: 0, same_size: 0 }
     }
 
     /// Where the next batch begins; after an error, the batch that has it.
     #[inline]
     pub fn position(&self) -> usize {
-        self.position
+        self.len - self.rest.len()
     }
 
     /// The bytes from the next batch on.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
-        &self.bytes[self.position..]
+        self.rest
     }
 
     /// The next batch if it is whole and of magic 2. `None` says nothing.
@@ -62,48 +64,45 @@ impl<'a> Batches<'a> {
     /// seeing that the two are equal.
     #[inline(always)]
     fn usual(&mut self) -> Option<Batch<'a>> {
-        let batch = Batch::whole_v2(self.bytes.get(self.position..)?, self.limit)?;
+        let batch = Batch::whole_v2(self.rest, self.limit)?;
         let size = batch.as_bytes().len();
         if size != self.size {
             self.size = size;
             self.same_size = black_box(size);
         }
-        self.position += self.same_size;
+        self.rest = self.rest.get(self.same_size..)?;
         Some(batch)
     }
+}
 
-    /// The next batch, whatever it is. Returns another type than the iterator, so that the caller's batch stays in
-    /// registers.
-    #[inline(never)]
-    fn step(&mut self) -> Result<Option<Batch<'a>>, DecodeError> {
-        let rest = self.rest();
-        if let Some(size) = rest.get(LENGTH..LOG_OVERHEAD) {
-            let size = i64::from(crate::batch::header::i32_at(size, 0));
-            if size > i64::from(self.limit) {
-                return Err(DecodeError::corrupt(
-                    "batch length",
-                    Place::Batch(LENGTH),
-                    Expected::AtMost(i64::from(self.limit)),
-                    Found::Value(size),
-                ));
-            }
-        }
-        let Some(size) = first_batch_size(rest)? else { return Ok(None) };
-        if size > i32::MAX as u64 {
-            return Err(DecodeError::illegal(
+/// The first batch in `rest`, whatever it is. Returns another type than the iterator, and takes nothing by reference, so that
+/// the caller's batch and the iterator stay in registers.
+#[inline(never)]
+fn any(rest: &[u8], limit: i32) -> Result<Option<Batch<'_>>, DecodeError> {
+    if let Some(size) = rest.get(LENGTH..LOG_OVERHEAD) {
+        let size = i64::from(i32_at(size, 0));
+        if size > i64::from(limit) {
+            return Err(DecodeError::corrupt(
                 "batch length",
                 Place::Batch(LENGTH),
-                Expected::AtMost(i64::from(i32::MAX) - LOG_OVERHEAD as i64),
-                Found::Value(size as i64 - LOG_OVERHEAD as i64),
+                Expected::AtMost(i64::from(limit)),
+                Found::Value(size),
             ));
         }
-        if size > rest.len() as u64 {
-            return Ok(None);
-        }
-        let batch = Batch::parse(rest)?;
-        self.position += batch.size();
-        Ok(Some(batch))
     }
+    let Some(size) = first_batch_size(rest)? else { return Ok(None) };
+    if size > i32::MAX as u64 {
+        return Err(DecodeError::illegal(
+            "batch length",
+            Place::Batch(LENGTH),
+            Expected::AtMost(i64::from(i32::MAX) - LOG_OVERHEAD as i64),
+            Found::Value(size as i64 - LOG_OVERHEAD as i64),
+        ));
+    }
+    if size > rest.len() as u64 {
+        return Ok(None);
+    }
+    Batch::parse(rest).map(Some)
 }
 
 impl<'a> Iterator for Batches<'a> {
@@ -118,8 +117,11 @@ impl<'a> Iterator for Batches<'a> {
         if let Some(batch) = self.usual() {
             return Some(Ok(batch));
         }
-        let item = self.step().transpose();
-        self.ended = !matches!(item, Some(Ok(_)));
+        let item = any(self.rest, self.limit).transpose();
+        match &item {
+            Some(Ok(batch)) => self.rest = &self.rest[batch.size()..],
+            _ => self.ended = true,
+        }
         item
     }
 }

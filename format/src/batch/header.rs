@@ -188,11 +188,11 @@ impl BatchHeader {
     /// only where it ends: see [`Batch::base_offset_deep`](crate::Batch::base_offset_deep).
     #[inline]
     pub fn base_offset(&self) -> Option<Offset> {
-        if self.magic.is_legacy() && self.attributes.is_compressed() {
-            None
-        } else {
-            Some(Offset::new(self.base_offset))
+        // A branch that is not taken, so that a walk over batches of magic 2 does not look at their attributes.
+        if self.magic.is_legacy() {
+            return legacy_base_offset(self.attributes, self.base_offset);
         }
+        Some(Offset::new(self.base_offset))
     }
 
     /// The offset of the last record as the batch was written.
@@ -345,6 +345,12 @@ impl BatchHeader {
     pub(crate) fn raw_records_count(&self) -> i32 {
         self.records_count
     }
+}
+
+#[cold]
+#[inline(never)]
+fn legacy_base_offset(attributes: Attributes, raw: i64) -> Option<Offset> {
+    if attributes.is_compressed() { None } else { Some(Offset::new(raw)) }
 }
 
 #[cold]
