@@ -31,6 +31,9 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const WINDOW_LEN_MAX: u64 = 128 * 1024 * 1024;
 /// The level of a writer that names none.
 const LEVEL_DEFAULT: i32 = 3;
+/// The tables at that level for inputs up to a size, as the library chooses them where it knows the size: the logarithms of
+/// the entries of the hash table and of the chains. A stream gets those of the largest inputs, for which a small batch pays.
+const SMALL_TABLES: [(usize, u32, u32); 2] = [(16 * 1024, 15, 14), (128 * 1024, 16, 15)];
 
 /// The least and the most room that is made at a time.
 const STEP_MIN: usize = 16 * 1024;
@@ -177,8 +180,13 @@ fn window_len(bytes: &[u8]) -> Option<u64> {
 }
 
 fn frame(context: &mut CCtx<'_>, level: i32, input: &[u8], out: &mut Output) -> Result<(), ErrorCode> {
-    context.reset(ResetDirective::SessionOnly)?;
+    context.reset(ResetDirective::SessionAndParameters)?;
     context.set_parameter(CParameter::CompressionLevel(level))?;
+    let small = SMALL_TABLES.iter().find(|(len, ..)| level == LEVEL_DEFAULT && input.len() <= *len);
+    if let Some((_, hash, chain)) = small {
+        context.set_parameter(CParameter::HashLog(*hash))?;
+        context.set_parameter(CParameter::ChainLog(*chain))?;
+    }
     let mut source = InBuffer::around(input);
     let step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
     // All three steps are repeated until they have nothing left to do: take the input, flush, end.

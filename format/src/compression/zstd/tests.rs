@@ -61,6 +61,12 @@ fn a_context_is_as_new_after_every_payload() {
         assert_refused(Zstd, broken);
         assert_eq!(read(Zstd, &alone).unwrap(), input);
     }
+    // Nor do the tables of small inputs stay.
+    let numbers = (0..60_000u32).map(|n| format!("{} ", n.wrapping_mul(2_654_435_761) >> 14));
+    let large: Vec<u8> = numbers.collect::<String>().into_bytes();
+    let alone_large = write(Zstd, &large);
+    write(Zstd, TEXT);
+    assert_eq!(write(Zstd, &large), alone_large);
     let mut out = Vec::new();
     let error = decompress(Zstd, Magic::V2, &alone, &mut out, 1_000).unwrap_err();
     assert_eq!(error, DecodeError::TooLarge { codec: Zstd, limit: 1_000 });
