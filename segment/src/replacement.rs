@@ -12,13 +12,14 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use kseg_format::{AbortedTransaction, Batches, Offset};
 use kseg_index::TimestampOffset;
-use kseg_io_backends::Backend;
+use kseg_io_backends::{Advice, Backend, Op};
 
 use crate::config::{MAX_SEGMENT_SIZE, SegmentConfig};
 use crate::error::{Error, Result};
 use crate::files::{FileKind, Suffix, file_name};
 use crate::log_file::FileRegion;
 use crate::segment::Segment;
+use crate::sync::{AtomicU64, Ordering};
 
 /// A segment in the making. Dropping it lets go of its files and leaves them.
 ///
@@ -26,7 +27,12 @@ use crate::segment::Segment;
 pub struct Replacement {
     segment: Segment,
     aborted: bool,
+    /// Bytes for which the kernel was told to begin writing back. Of whoever appends alone: Relaxed.
+    behind: AtomicU64,
 }
+
+/// So many bytes are left to be written by the sync at the end, and by others' syncs in between.
+const WRITE_BEHIND: u64 = 4 << 20;
 
 impl Replacement {
     /// Begins an empty one in `dir`; what has the same names from before is removed first.
@@ -44,7 +50,7 @@ impl Replacement {
             backend.names().remove(&dir.join(file_name(base, kind, Suffix::Cleaned)))?;
         }
         let segment = Segment::create_as(backend, dir, base, Suffix::Cleaned, config, now_ms)?;
-        Ok(Replacement { segment, aborted: false })
+        Ok(Replacement { segment, aborted: false, behind: AtomicU64::new(0) })
     }
 
     /// The base offset.
@@ -104,7 +110,15 @@ impl Replacement {
     /// # Errors
     /// As [`Segment::append`].
     pub fn append(&self, last: Offset, batches: Bytes) -> Result<()> {
-        self.segment.append(last, batches).map(|_| ())
+        self.segment.append(last, batches)?;
+        let (behind, size) = (self.behind.load(Ordering::Relaxed), self.segment.size());
+        if size >= behind + WRITE_BEHIND {
+            // A hint: what it does not do the sync at the end will.
+            let op = Op::Advise { range: behind..size, how: Advice::WriteBack };
+            drop(self.segment.log.open()?.file().submit(op).wait());
+            self.behind.store(size, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Adds an aborted transaction whose marker is in this segment.
@@ -138,7 +152,6 @@ impl Replacement {
     pub fn finish(self, modified: Option<SystemTime>) -> Result<Finished> {
         let segment = &self.segment;
         segment.seal()?;
-        segment.flush(true)?;
         let names = segment.backend.names();
         let mut kinds = vec![FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex];
         if let Some(modified) = modified {
@@ -146,10 +159,13 @@ impl Replacement {
                 names.set_modified(&segment.path_of(kind), modified)?;
             }
         }
+        // Through the handle that wrote: it tells of errors that another one may not see.
+        segment.flush(false)?;
         if self.aborted {
             kinds.push(FileKind::TxnIndex);
         }
-        // Lengths that shrank and times of change are no part of what a flush of data makes durable.
+        // Lengths that shrank and times of change are no part of what a flush of data makes durable; indexes, none of which
+        // has been synced yet, are caches of the log.
         for &kind in &kinds {
             names.sync_file(&segment.path_of(kind))?;
         }
