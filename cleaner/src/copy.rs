@@ -111,7 +111,7 @@ impl Cleaner {
         }
         stats.segments_read += group.len() as u64;
         stats.segments_written += u64::from(!work.write);
-        writes.give(Order::Swap(group))
+        writes.give(Order::Complete(group))
     }
 }
 

@@ -1,5 +1,5 @@
 //! One round: the latest offset of each key in the dirty section goes into the map, then all segments up to where the map
-//! reaches are copied, without what is superseded, and swapped in group by group.
+//! reaches are copied, without what is superseded, and swapped in, a group or a few at a time.
 //!
 //! A stop or an error between two groups leaves a log that is right and partly cleaned. The round says up to where the log
 //! has been cleaned; whoever calls it keeps that in the checkpoint.
@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::stats::RoundStats;
 use crate::sync::scope;
 use crate::transactions::Transactions;
-use crate::writes::Writes;
+use crate::writes::{Order, Writes};
 
 /// Who watches over a round: may stop it, and slow it down.
 pub trait Pace {
@@ -217,7 +217,7 @@ impl Cleaner {
             start += count;
             self.copy_group(work, group, &mut transactions, source, writes, stats)?;
         }
-        Ok(())
+        writes.give(Order::Last)
     }
 
     /// Tombstones of magic 0 and 1 in segments that were last changed at or before this time go.

@@ -1,8 +1,9 @@
 //! Writing what a round keeps: on the caller's thread, or behind it on a thread of its own, which also makes a group's copy
 //! durable and swaps it in while the next group is being read.
 //!
-//! Groups are swapped in one after the other, in order. A stop that leaves the swap of one beside the beginnings of the next
-//! is told apart by the list of the swap, see `kseg-log`.
+//! Copies are swapped in in order: several groups at once, as soon as their copies are as large as a segment together, for a swap
+//! costs three syncs of the directory however many segments it has. A stop that leaves a swap beside the beginnings of the next
+//! copy is told apart by the list of the swap, see `kseg-log`.
 
 use std::time::SystemTime;
 
@@ -24,9 +25,14 @@ pub(crate) enum Order<'g> {
     Aborted(Vec<AbortedTransaction>),
     /// Batches of the copy.
     Batches(Bytes),
-    /// The copy is complete, and takes the place of these segments.
-    Swap(&'g [Sealed]),
+    /// The copy is complete, and may take the place of these segments.
+    Complete(&'g [Sealed]),
+    /// There is nothing more to come: what is complete takes its place.
+    Last,
 }
+
+/// So many segments are replaced by one swap at most.
+const SWAPPED_MAX: usize = 256;
 
 /// Where orders go.
 pub(crate) enum Writes<'l> {
@@ -98,12 +104,17 @@ fn carry_out<'l>(mut writer: Writer<'l>, orders: &Receiver<Order<'l>>) -> Result
 pub(crate) struct Writer<'l> {
     log: &'l Log,
     output: Option<Output<'l>>,
+    /// Segments whose copies are complete, and the copies.
+    complete: (Vec<Sealed>, Vec<Finished>),
+    /// With so many bytes of copies they take their places.
+    swap_bytes: u64,
     segments_written: u64,
 }
 
 impl<'l> Writer<'l> {
     fn new(log: &'l Log) -> Self {
-        Writer { log, output: None, segments_written: 0 }
+        let swap_bytes = u64::try_from(log.config().segment_size_max()).unwrap_or(0);
+        Writer { log, output: None, complete: Default::default(), swap_bytes, segments_written: 0 }
     }
 
     fn take(&mut self, order: Order<'_>) -> Result<()> {
@@ -113,14 +124,27 @@ impl<'l> Writer<'l> {
             }
             (Order::Aborted(ended), Some(output)) => output.aborted.extend(ended),
             (Order::Batches(batches), Some(output)) => output.write(batches)?,
-            (Order::Swap(group), output) => {
+            (Order::Complete(group), output) => {
                 if let Some(output) = output.take() {
-                    let finished = output.finish()?;
-                    self.segments_written += finished.len() as u64;
-                    self.log.replace_segments(group, &finished)?;
+                    self.complete.1.extend(output.finish()?);
+                    self.complete.0.extend_from_slice(group);
+                }
+                let bytes: u64 = self.complete.1.iter().map(|finished| finished.size).sum();
+                if bytes >= self.swap_bytes || self.complete.0.len() >= SWAPPED_MAX {
+                    self.swap_in()?;
                 }
             }
+            (Order::Last, _) => self.swap_in()?,
             (_, None) => {}
+        }
+        Ok(())
+    }
+
+    fn swap_in(&mut self) -> Result<()> {
+        let (old, new) = std::mem::take(&mut self.complete);
+        if !new.is_empty() {
+            self.log.replace_segments(&old, &new)?;
+            self.segments_written += new.len() as u64;
         }
         Ok(())
     }

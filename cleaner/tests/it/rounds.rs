@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
@@ -12,7 +13,7 @@ use kseg_format::{
     Batch, BatchOptions, Codec, LeaderEpoch, Magic, Offset, ProducerEpoch, ProducerId, RecordBatchBuilder,
     Timestamp, TimestampType,
 };
-use kseg_io_backends::{OpenHow, write_all};
+use kseg_io_backends::{Call, MemoryBackend, Moment, OpenHow, Watched, write_all};
 
 use crate::bed::*;
 
@@ -636,6 +637,31 @@ fn keys_are_looked_at_on_request_before_a_record_goes() {
         (strings(&bed.data()), round.stats.hash_collisions),
         (vec!["2 b=2".into(), "3 a=2".into()], 0)
     );
+}
+
+/// A swap costs syncs of the directory: copies share one until they are as large as a segment together.
+#[test]
+fn groups_whose_copies_are_small_are_swapped_in_together() {
+    for (parallel, kept, swaps) in [(false, 1, 1), (true, 1, 1), (false, 6, 2), (true, 6, 2)] {
+        let syncs = Arc::new(AtomicU64::new(0));
+        let count = syncs.clone();
+        let watched = Watched::new(Arc::new(MemoryBackend::new()), move |moment, call, _| {
+            if (moment, call) == (Moment::Done, Call::SyncDir) {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let mut bed = Bed::on(Arc::new(watched), &[("internal.segment.bytes", "600")]);
+        bed.options.parallel = parallel;
+        for n in 0..4 {
+            bed.keys((0..7).map(|key| if key < kept { 100 * n + key } else { 7 }));
+            bed.roll();
+        }
+        let before = syncs.load(Ordering::SeqCst);
+        let round = bed.round(0, NOW).unwrap();
+        assert_eq!((round.stats.segments_read, round.stats.segments_written), (4, 4));
+        assert_eq!(syncs.load(Ordering::SeqCst) - before, 3 * swaps, "{kept}");
+        assert_eq!(bed.data_keys().len() as i64, 4 * kept + 1);
+    }
 }
 
 #[test]
