@@ -69,6 +69,11 @@ const PARTS: &[Part] = &[
     Part { name: "lines", about: "a live broker adopts large partitions", run: lines },
     Part { name: "mutants", about: "changes to the code that no test notices", run: mutants },
     Part { name: "bench", about: "the full benchmarks", run: bench },
+    Part {
+        name: "kafka-clean",
+        about: "the cleaner beside Kafka's, timed on the same directory",
+        run: kafka_clean,
+    },
     Part { name: "package", about: "packed crates are built", run: package },
 ];
 
@@ -153,6 +158,11 @@ fn keys(_: &Wanted) -> Outcome {
     let mut tests =
         shell::cargo(["test", "--release", "-p", "kseg-cleaner", "--test", "memory", "--", "--nocapture"]);
     shell::run(tests.env("KSEG_UNIQUE", "8192/128"))
+}
+
+/// Times this program, which has to be an optimized one.
+fn kafka_clean(_: &Wanted) -> Outcome {
+    shell::run(&mut shell::cargo(["run", "--release", "-p", "xtask", "--", "rivals", "--kafka-clean"]))
 }
 
 fn scale(wanted: &Wanted) -> Outcome {
