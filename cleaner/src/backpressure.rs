@@ -6,9 +6,9 @@ use crate::sync::Mutex;
 
 /// The time of a look: what happened since the one before is judged.
 const LOOK_MS: i64 = 10;
-/// The first wait, and the longest: cleaning goes on, however slow the device is, or the log would fill it.
+/// The first wait, and the longest: cleaning goes on for a part of the time, however slow the device is, or logs would fill it.
 const WAIT_MS_MIN: u64 = 5;
-const WAIT_MS_MAX: u64 = 200;
+const WAIT_MS_MAX: u64 = 100;
 
 /// Looks at how long appends and flushes take beside a cleaner's work, and slows it down while one of both is above its
 /// limit. Each further look that finds them slow doubles the wait, each that does not halves it.
@@ -97,12 +97,12 @@ mod tests {
         };
         assert_eq!(look(5, 100), 0, "nothing to compare with");
         let waits: Vec<u64> = (0..8).map(|_| look(5, 100)).collect();
-        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 200, 200]);
+        assert_eq!(waits, [5, 10, 20, 40, 80, 100, 100, 100]);
         let waits: Vec<u64> = (0..9).map(|_| look(5, 1)).collect();
-        assert_eq!(waits, [100, 50, 25, 12, 6, 3, 1, 0, 0]);
+        assert_eq!(waits, [50, 25, 12, 6, 3, 1, 0, 0, 0]);
         // At the limit, and without appends, it does not wait.
         assert_eq!((look(5, 20), look(0, 0), look(1, 21)), (0, 0, 5));
-        assert_eq!(pressure.waited_ms(), 715 + 197 + 5);
+        assert_eq!(pressure.waited_ms(), 455 + 97 + 5);
     }
 
     #[test]

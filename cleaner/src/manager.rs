@@ -44,7 +44,7 @@ pub struct ManagerOptions {
     /// Minimum: above 0.
     pub max_bytes_per_second: Option<f64>,
     /// Mean milliseconds of an append, or of a flush, above which cleaning makes way for them: it waits between two reads, longer
-    /// each time that they are found slow. It never stops for good. `None`: it does not look. Default: 20.
+    /// each time that they are found slow. It never stops for good. `None`: it does not look. Default: 50.
     pub yield_above_ms: Option<f64>,
     /// How long a thread waits when there was nothing to do (`log.cleaner.backoff.ms`). Default: 15000.
     pub backoff_ms: u64,
@@ -58,7 +58,7 @@ impl Default for ManagerOptions {
         ManagerOptions {
             cleaner: CleanerOptions::default(),
             max_bytes_per_second: None,
-            yield_above_ms: Some(20.0),
+            yield_above_ms: Some(50.0),
             backoff_ms: 15_000,
             retry_ms: Some(600_000),
         }

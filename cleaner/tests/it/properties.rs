@@ -184,10 +184,12 @@ proptest! {
         ops in prop::collection::vec(op(), 1..90),
         slots in 4_usize..40,
         crash in any::<bool>(),
+        parallel in any::<bool>(),
     ) {
         let mut bed = Bed::new(&[("delete.retention.ms", "1000")]);
         let played = play(&bed, &ops);
         bed.options = options(slots);
+        bed.options.parallel = parallel;
         bed.roll();
         let before = view(&bed, &played);
         let mut first = 0;
@@ -200,6 +202,7 @@ proptest! {
             prop_assert_eq!(broken(&before, &after, 0, true), None);
         }
         bed.options = options(1000);
+        bed.options.parallel = !parallel;
         bed.round(0, NOW + 999).unwrap();
         let whole = view(&bed, &played);
         prop_assert_eq!(broken(&before, &whole, first, true), None);
