@@ -49,7 +49,8 @@ pub trait Appender: Debug + Send + Sync {
     /// call to the operating system where nothing was appended or cut since the last one. Appends go on meanwhile.
     ///
     /// # Errors
-    /// The sync failed: the file is fenced, the durable mark stays.
+    /// The sync failed: the file is fenced, the durable mark stays. [`Verdict::NoSpace`]: some of what was accepted is in
+    /// memory still, where it can be read; a later flush tries again.
     fn flush(&self) -> Result<u64, IoError>;
 
     /// A handle on bytes below `upto` becoming durable; asks for nothing yet. The sync that makes them so serves all

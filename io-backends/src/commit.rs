@@ -38,7 +38,7 @@ pub(crate) trait Commits: Send + Sync + 'static {
     /// Runs one sync over all that was accepted before, and moves the durable mark. Never called twice at a time.
     ///
     /// # Errors
-    /// The file is fenced then.
+    /// The file is fenced then, unless it was only space that was missing.
     fn sync(&self) -> Result<u64, IoError>;
 
     /// The error of whoever meets the fence.
@@ -64,6 +64,8 @@ struct State {
     /// How many the last sync served beside the thread that ran it.
     served: usize,
     wakers: Vec<Watcher>,
+    /// What those are told that were woken by a sync that failed without a fence, by their numbers.
+    told: Vec<(u64, Arc<IoError>)>,
     last_id: u64,
     /// A thread of the background looks after the wakers.
     attended: bool,
@@ -173,6 +175,15 @@ impl Committer {
         let ready = |watcher: &Watcher| result.is_err() || on.marks().durable() >= watcher.upto;
         let (wakers, left): (Vec<Watcher>, _) = mem::take(&mut state.wakers).into_iter().partition(ready);
         state.wakers = left;
+        let result = match result {
+            // Where there is a fence they find that.
+            Err(error) if on.refused("flush").is_none() => {
+                let error = Arc::new(error);
+                state.told.extend(wakers.iter().map(|watcher| (watcher.id, Arc::clone(&error))));
+                Err(IoError::copy_of(&error))
+            }
+            result => result,
+        };
         let waiting = mem::take(&mut state.waiting);
         state.served = waiting.len() + wakers.len();
         drop(state);
@@ -217,7 +228,7 @@ impl Committer {
             if state.syncing() {
                 Self::wait_for_end(state);
             } else {
-                // A failure has woken everybody, who find the fence; nobody is left to serve then.
+                // A failure has woken everybody, who find the fence or are told; nobody is left to serve then.
                 let _ = committer.lead(on, state);
             }
         }
@@ -251,7 +262,8 @@ fn outcome(on: &dyn Commits, upto: u64, cuts: u64) -> Option<Result<u64, IoError
 /// waits, asks or awaits, no sync is run for its sake.
 ///
 /// The answer is the durable mark, at or behind the bytes it is about. An error says that they are not known to be
-/// durable: the sync failed and the file is fenced, or the file was truncated meanwhile, wherever that was.
+/// durable: the sync failed and the file is fenced, or there was no space to write them and a later handle may have more
+/// luck, or the file was truncated meanwhile, wherever that was.
 #[must_use = "nothing becomes durable by it until it is waited on or awaited"]
 pub struct Durability {
     on: Arc<dyn Commits>,
@@ -299,6 +311,9 @@ impl Future for Durability {
         if let Some(outcome) = self.check() {
             return Poll::Ready(outcome);
         }
+        if let Some(at) = state.told.iter().position(|(id, _)| Some(*id) == self.id) {
+            return Poll::Ready(Err(IoError::copy_of(&state.told.swap_remove(at).1)));
+        }
         let id = *self.id.get_or_insert_with(|| {
             state.last_id += 1;
             state.last_id
@@ -320,7 +335,9 @@ impl Future for Durability {
 impl Drop for Durability {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.on.committer().state.lock().wakers.retain(|watcher| watcher.id != id);
+            let mut state = self.on.committer().state.lock();
+            state.wakers.retain(|watcher| watcher.id != id);
+            state.told.retain(|(told, _)| *told != id);
         }
     }
 }

@@ -1,16 +1,18 @@
 //! [`Flights`]: the writes of one file that are in flight, and the order in which their ends become stable.
 //!
 //! Writes complete in any order; the stable mark moves over the completed front only. Short writes go on in their
-//! place. After a failure nothing behind it ever counts, whatever its completion says: the file is fenced.
+//! place. After a failure nothing behind it ever counts, whatever its completion says: the file is fenced. A write that
+//! found no space is no such failure: it and those behind it do not count, and go again from the stable mark.
 //!
 //! Whoever needs the front takes its ticket out and waits without the lock; others wait for that thread.
 
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::sync::Arc;
 
 use crate::backend::RawFile;
-use crate::error::IoError;
+use crate::error::{IoError, Verdict};
 use crate::marks::Marks;
 use crate::op::{Done, Gather, Op, Through};
 use crate::sync::{Condvar, Mutex, MutexGuard, unlocked};
@@ -21,8 +23,15 @@ const SHORT_MAX: u32 = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Flights {
-    state: Mutex<VecDeque<Flight>>,
+    state: Mutex<State>,
     landed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: VecDeque<Flight>,
+    /// Some write found no space: nothing that lands counts until all that is in flight has been taken back.
+    full: Option<Arc<IoError>>,
 }
 
 /// One write in flight.
@@ -50,7 +59,7 @@ enum Stage {
 
 impl Flights {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(VecDeque::new()), landed: Condvar::new() }
+        Self { state: Mutex::new(State { queue: VecDeque::new(), full: None }), landed: Condvar::new() }
     }
 
     /// Starts a write of `data` at `at`, behind all others; the file is stable up to `end` once it is done.
@@ -66,12 +75,12 @@ impl Flights {
         let size = data.len();
         let ticket = file.submit(Op::Write { at, data, through });
         let stage = Stage::Pending(ticket);
-        self.state.lock().push_back(Flight { at, size, end, block, through, shorts: 0, stage });
+        self.state.lock().queue.push_back(Flight { at, size, end, block, through, shorts: 0, stage });
     }
 
     /// Writes in flight, those included whose completion nobody has looked at.
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().len()
+        self.state.lock().queue.len()
     }
 
     /// Moves the stable mark over what has landed, without waiting.
@@ -83,12 +92,12 @@ impl Flights {
     /// Waits until bytes below `upto` are stable, or nothing is in flight.
     ///
     /// # Errors
-    /// A write failed, now or before: the file is fenced.
+    /// A write failed, now or before: the file is fenced. Or one found no space, and nothing was taken back yet.
     pub(crate) fn settle(&self, file: &dyn RawFile, marks: &Marks, upto: u64) -> Result<(), IoError> {
         let mut state = self.state.lock();
         loop {
             self.land(&mut state, file, marks);
-            marks.check("write", || file.path())?;
+            state.refused(file, marks)?;
             if marks.stable() >= upto {
                 return Ok(());
             }
@@ -101,13 +110,13 @@ impl Flights {
     /// Waits until at most `most` writes are in flight.
     ///
     /// # Errors
-    /// A write failed, now or before: the file is fenced.
+    /// As [`settle`](Self::settle).
     pub(crate) fn thin_out(&self, file: &dyn RawFile, marks: &Marks, most: usize) -> Result<(), IoError> {
         let mut state = self.state.lock();
-        while state.len() > most {
+        while state.queue.len() > most {
             self.land(&mut state, file, marks);
-            marks.check("write", || file.path())?;
-            if state.len() > most {
+            state.refused(file, marks)?;
+            if state.queue.len() > most {
                 self.wait_for_front(&mut state);
             }
         }
@@ -125,14 +134,29 @@ impl Flights {
         }
     }
 
+    /// Where a write found no space: waits until nothing is in flight, and says so. What was sent behind the stable mark is
+    /// to be sent again.
+    pub(crate) fn back_off(&self, file: &dyn RawFile, marks: &Marks) -> bool {
+        let mut state = self.state.lock();
+        self.land(&mut state, file, marks);
+        if state.full.is_none() {
+            return false;
+        }
+        while self.wait_for_front(&mut state) {
+            self.land(&mut state, file, marks);
+        }
+        state.full = None;
+        true
+    }
+
     /// Waits for the completion of the first write, on this thread or for the one that does. False if there is none.
-    fn wait_for_front<'a>(&'a self, state: &mut MutexGuard<'a, VecDeque<Flight>>) -> bool {
-        let Some(front) = state.front_mut() else { return false };
+    fn wait_for_front<'a>(&'a self, state: &mut MutexGuard<'a, State>) -> bool {
+        let Some(front) = state.queue.front_mut() else { return false };
         match mem::replace(&mut front.stage, Stage::Awaited) {
             Stage::Pending(ticket) => {
                 let done = unlocked(&self.state, state, || ticket.wait());
                 // Nobody takes an awaited one away, so it is still in front.
-                if let Some(front) = state.front_mut() {
+                if let Some(front) = state.queue.front_mut() {
                     front.stage = Stage::Landed(done);
                 }
                 self.landed.notify_all();
@@ -144,8 +168,9 @@ impl Flights {
     }
 
     /// Takes off the front what has landed.
-    fn land(&self, state: &mut VecDeque<Flight>, file: &dyn RawFile, marks: &Marks) {
-        while let Some(front) = state.front_mut() {
+    fn land(&self, state: &mut State, file: &dyn RawFile, marks: &Marks) {
+        let State { queue, full } = state;
+        while let Some(front) = queue.front_mut() {
             let done = match mem::replace(&mut front.stage, Stage::Awaited) {
                 Stage::Landed(done) => done,
                 Stage::Pending(mut ticket) => match ticket.try_take() {
@@ -159,15 +184,27 @@ impl Flights {
             };
             let (at, size, end) = (front.at, front.size, front.end);
             match front.landed(file, done) {
-                Some(Ok(())) if !marks.fenced() => marks.settle(end),
+                Some(Ok(())) if !marks.fenced() && full.is_none() => marks.settle(end),
                 Some(Ok(())) => {}
+                // Also of a write that is durable by itself: all of it is written anew, not only synced again.
+                Some(Err(error)) if error.verdict() == Verdict::NoSpace => {
+                    full.get_or_insert_with(|| Arc::new(error.with_range(at, size)));
+                }
                 Some(Err(error)) => {
                     marks.fence("append", &file.path(), error.with_range(at, size));
                 }
                 None => continue,
             }
-            state.pop_front();
+            queue.pop_front();
         }
+    }
+}
+
+impl State {
+    /// Why what is waited for will not come.
+    fn refused(&self, file: &dyn RawFile, marks: &Marks) -> Result<(), IoError> {
+        marks.check("write", || file.path())?;
+        self.full.as_ref().map_or(Ok(()), |full| Err(IoError::copy_of(full)))
     }
 }
 
@@ -178,7 +215,6 @@ impl Flight {
             |why: String| Some(Err(IoError::because("write", file.path(), io::ErrorKind::WriteZero, why)));
         let written = match done.result {
             Ok(written) => written,
-            // What was accepted cannot be taken back, also where only the space is missing.
             Err(error) => return Some(Err(error)),
         };
         if written == self.size {

@@ -6,7 +6,9 @@
 //! needs it, and is written again once it has grown. No two writes in flight touch the same block.
 //!
 //! Space is taken ahead, so that a full disk is noticed before an append is accepted: what was accepted can only be lost
-//! to a failed write, and that fences the file.
+//! to a failed write, and that fences the file. Where there is no space all the same (it was not taken ahead, or what the
+//! file system notes of a write takes some), what was accepted stays in the tail, nothing more is accepted, and each call
+//! that needs it in the file tries again from the stable mark.
 //!
 //! Lock order: the sync lock, the writer's, then that of the flights or that of the tail. The writer's is held while
 //! an append waits for room among the writes in flight, which bounds the memory that is bound by them; never by a
@@ -32,6 +34,9 @@ use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
 use crate::synced::Synced;
 use crate::tail::Tail;
+
+/// How often a call tries to write what found no space: what it hears of first may have happened long before.
+const NO_SPACE_TRIES: u32 = 2;
 
 #[derive(Debug)]
 pub(crate) struct QueuedAppender {
@@ -156,10 +161,32 @@ impl QueuedAppender {
         Gather::One(Bytes::from_owner(buf))
     }
 
+    /// After a write that found no space: what was sent behind the stable mark is to be sent again. Says whether there was
+    /// such a write.
+    fn back_off(&self, writer: &mut Writer) -> Result<bool, IoError> {
+        if !self.flights.back_off(&*self.file, &self.marks) {
+            return Ok(false);
+        }
+        let stable = self.marks.stable();
+        let begun = begun_block(&*self.file, &self.align, stable);
+        writer.begun = self.or_fence("write", begun)?;
+        writer.sent = stable;
+        // Writes behind the one that failed may have been made.
+        writer.ahead = true;
+        Ok(true)
+    }
+
     /// Sends all, and waits until the file has it.
     fn settle_all(&self, writer: &mut Writer) -> Result<(), IoError> {
-        self.send(writer, writer.accepted, Send::All)?;
-        self.flights.settle(&*self.file, &self.marks, writer.accepted)?;
+        let mut tries = NO_SPACE_TRIES;
+        loop {
+            self.back_off(writer)?;
+            let sent = self.send(writer, writer.accepted, Send::All);
+            match sent.and_then(|()| self.flights.settle(&*self.file, &self.marks, writer.accepted)) {
+                Err(error) if error.verdict() == Verdict::NoSpace && tries > 1 => tries -= 1,
+                settled => break settled?,
+            }
+        }
         self.forget();
         Ok(())
     }
@@ -233,6 +260,10 @@ impl Appender for QueuedAppender {
         let start = writer.accepted;
         let size = data.len();
         let end = end_of(&*self.file, start, size)?;
+        if self.back_off(&mut writer)? {
+            // What was accepted comes first.
+            self.settle_all(&mut writer)?;
+        }
         let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
         let reached = writer.reserved.reach(&self.file, reach).map_err(|error| error.with_range(start, size));
         self.unless_full("append", reached)?;
@@ -243,7 +274,11 @@ impl Appender for QueuedAppender {
                 Gather::Many(parts) => parts.into_iter().for_each(|part| tail.push(part)),
             }
         }
-        self.send(&mut writer, end, Send::Ready)?;
+        match self.send(&mut writer, end, Send::Ready) {
+            // An earlier write found no space: this one is in the tail, too, and the next append is refused.
+            Err(error) if error.verdict() == Verdict::NoSpace => {}
+            sent => sent?,
+        }
         writer.accepted = end;
         self.marks.take(end);
         self.flights.collect(&*self.file, &self.marks);
@@ -311,15 +346,29 @@ impl Appender for QueuedAppender {
         if len > writer.accepted {
             return Err(truncate_beyond(&*self.file, len, writer.accepted));
         }
-        self.finish(&mut writer, "truncate", len)?;
-        let begun = begun_block(&*self.file, &self.align, len);
+        let kept = match self.settle_all(&mut writer) {
+            // What stays and is not in the file yet stays where it is; cutting may be what makes space.
+            Err(error) if error.verdict() == Verdict::NoSpace => {
+                self.back_off(&mut writer)?;
+                self.marks.stable().min(len)
+            }
+            result => result.map(|()| len)?,
+        };
+        let cut = self.cut_file(&mut writer, kept);
+        self.or_fence("truncate", cut)?;
+        // No space is taken below what is still to be written.
+        writer.reserved.cut(len.next_multiple_of(self.block()));
+        let begun = begun_block(&*self.file, &self.align, kept);
         writer.begun = self.or_fence("truncate", begun)?;
         writer.accepted = len;
-        writer.sent = len;
-        writer.behind = writer.behind.min(len);
-        synced.durable = synced.durable.min(len);
+        writer.sent = kept;
+        writer.behind = writer.behind.min(kept);
+        synced.durable = synced.durable.min(kept);
         self.tail.write().cut(len);
-        self.marks.cut(len, synced.durable);
+        self.marks.cut(kept, synced.durable);
+        if kept < len {
+            self.marks.take(len);
+        }
         drop((writer, synced));
         self.committer.disturb();
         Ok(())
@@ -357,13 +406,22 @@ impl Commits for QueuedAppender {
     fn sync(&self) -> Result<u64, IoError> {
         let mut synced = self.sync.lock();
         self.check("flush")?;
-        let target = {
-            let mut writer = self.writer.lock();
-            let accepted = writer.accepted;
-            self.send(&mut writer, accepted, Send::All)?;
-            accepted
-        };
-        self.flights.settle(&*self.file, &self.marks, target)?;
+        let target = self.marks.accepted();
+        let mut tries = NO_SPACE_TRIES;
+        loop {
+            let sent = {
+                let mut writer = self.writer.lock();
+                self.back_off(&mut writer)?;
+                let accepted = writer.accepted;
+                self.send(&mut writer, accepted, Send::All)
+            };
+            match sent.and_then(|()| self.flights.settle(&*self.file, &self.marks, target)) {
+                Err(error) if error.verdict() == Verdict::NoSpace && tries > 1 => tries -= 1,
+                // An append that met a full disk may have taken back what was waited for.
+                Ok(()) if self.marks.stable() < target => {}
+                settled => break settled?,
+            }
+        }
         {
             let mut writer = self.writer.lock();
             // With later appends under way the length is set right by the flush that covers them.
@@ -396,10 +454,11 @@ impl Drop for QueuedAppender {
         let mut writer = self.writer.lock();
         if !self.marks.fenced() {
             // Nobody is left to hear of an error; what is missing then was never durable.
-            let _ = self.settle_all(&mut writer);
+            let settled = self.settle_all(&mut writer).is_ok();
+            self.flights.drain(&*self.file, &self.marks);
             let ahead = writer.ahead || writer.reserved.is_ahead();
-            if ahead && self.check("close").is_ok() {
-                let len = writer.accepted;
+            if (ahead || !settled) && self.check("close").is_ok() {
+                let len = if settled { writer.accepted } else { self.marks.stable() };
                 let _ = self.cut_file(&mut writer, len);
             }
         }

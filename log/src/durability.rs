@@ -191,8 +191,10 @@ impl Inner {
                 wait_for_end(table);
             } else if let Err(error) = self.lead(table) {
                 // What it failed at may lie behind these records.
-                let answer = answer(&self.committer.table.lock());
-                return answer.unwrap_or(Ok(())).map_err(|_| error);
+                return match answer(&self.committer.table.lock()) {
+                    Some(Ok(())) => Ok(()),
+                    _ => Err(error),
+                };
             }
         }
     }

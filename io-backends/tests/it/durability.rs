@@ -143,3 +143,41 @@ fn a_truncation_ends_the_handles_that_were_not_answered() {
     assert_eq!(again.wait().unwrap(), 25);
     assert_eq!(cut.wait().unwrap_err().kind(), std::io::ErrorKind::Interrupted);
 }
+
+#[test]
+fn a_full_disk_fails_those_who_wait_and_fences_nothing() {
+    places::with_each(|spec, backend, dir| {
+        // Where writes are done when they return, a full disk is told by the append.
+        let later = spec.contains("direct") || spec.contains("uring");
+        let faulty = Arc::new(Faulty::new(backend));
+        let log = on(&*faulty, &dir.join("d"));
+        log.append(Bytes::from(vec![1; 5000]).into()).unwrap();
+        assert_eq!(log.flush().unwrap(), 5000, "{spec}");
+        faulty.inject(Fault::on(Call::Write).error(Fault::ENOSPC).always());
+        let asked = log.append_durable(Bytes::from(vec![2; 5000]).into());
+        if !later {
+            assert_eq!(asked.unwrap_err().verdict(), Verdict::NoSpace, "{spec}");
+        } else if let Ok((range, handle)) = asked {
+            assert_eq!(range, 5000..10_000, "{spec}");
+            // The one who waits, and the one who awaits.
+            let other = Arc::clone(&log).durability(10_000);
+            assert_eq!(handle.wait().unwrap_err().verdict(), Verdict::NoSpace, "{spec}");
+            assert_eq!(block_on(other).unwrap_err().verdict(), Verdict::NoSpace, "{spec}");
+            // Nothing more is taken, and what was taken is there.
+            let refused = log.append(Bytes::from(vec![3; 5000]).into()).unwrap_err();
+            assert_eq!(refused.verdict(), Verdict::NoSpace, "{spec}: {refused}");
+            let mut seen = vec![0; 20_000];
+            assert_eq!(log.read_at(&mut seen, 0).unwrap(), 10_000, "{spec}");
+            assert!(seen[..5000] == [1; 5000] && seen[5000..10_000] == [2; 5000], "{spec}");
+        }
+        assert!(!log.marks().fenced(), "{spec}");
+        assert_eq!(log.marks().durable(), 5000, "{spec}");
+        faulty.clear();
+        let (range, handle) = log.append_durable(Bytes::from(vec![4; 5000]).into()).unwrap();
+        assert_eq!(block_on(handle).unwrap(), range.end, "{spec}");
+        log.seal().unwrap();
+        let seen = std::fs::read(dir.join("d/0.log")).unwrap();
+        assert_eq!(seen.len() as u64, range.end, "{spec}");
+        assert!(seen[..5000] == [1; 5000] && seen[range.start as usize..] == [4; 5000], "{spec}");
+    });
+}

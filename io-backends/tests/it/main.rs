@@ -8,10 +8,12 @@ mod direct;
 mod durability;
 #[cfg(feature = "testing")]
 mod faults;
+mod full;
 mod locks;
 mod maps;
 #[cfg(feature = "testing")]
 mod metering;
+#[cfg(feature = "testing")]
 mod model;
 mod overlay;
 mod places;
