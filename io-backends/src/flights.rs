@@ -83,10 +83,11 @@ impl Flights {
         self.state.lock().queue.len()
     }
 
-    /// Moves the stable mark over what has landed, without waiting.
-    pub(crate) fn collect(&self, file: &dyn RawFile, marks: &Marks) {
+    /// Moves the stable mark over what has landed, without waiting. Says whether some write found no space.
+    pub(crate) fn collect(&self, file: &dyn RawFile, marks: &Marks) -> bool {
         let mut state = self.state.lock();
         self.land(&mut state, file, marks);
+        state.full.is_some()
     }
 
     /// Waits until bytes below `upto` are stable, or nothing is in flight.

@@ -161,11 +161,10 @@ impl QueuedAppender {
         Gather::One(Bytes::from_owner(buf))
     }
 
-    /// After a write that found no space: what was sent behind the stable mark is to be sent again. Says whether there was
-    /// such a write.
-    fn back_off(&self, writer: &mut Writer) -> Result<bool, IoError> {
+    /// After a write that found no space: what was sent behind the stable mark is to be sent again.
+    fn back_off(&self, writer: &mut Writer) -> Result<(), IoError> {
         if !self.flights.back_off(&*self.file, &self.marks) {
-            return Ok(false);
+            return Ok(());
         }
         let stable = self.marks.stable();
         let begun = begun_block(&*self.file, &self.align, stable);
@@ -173,7 +172,7 @@ impl QueuedAppender {
         writer.sent = stable;
         // Writes behind the one that failed may have been made.
         writer.ahead = true;
-        Ok(true)
+        Ok(())
     }
 
     /// Sends all, and waits until the file has it.
@@ -255,12 +254,12 @@ impl QueuedAppender {
 impl Appender for QueuedAppender {
     fn append(&self, data: Gather) -> Result<Range<u64>, IoError> {
         let mut writer = self.writer.lock();
-        self.flights.collect(&*self.file, &self.marks);
+        let full = self.flights.collect(&*self.file, &self.marks);
         self.check("append")?;
         let start = writer.accepted;
         let size = data.len();
         let end = end_of(&*self.file, start, size)?;
-        if self.back_off(&mut writer)? {
+        if full {
             // What was accepted comes first.
             self.settle_all(&mut writer)?;
         }
