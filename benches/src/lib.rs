@@ -30,10 +30,13 @@ mod contest;
 mod environment;
 mod error;
 mod filled;
+mod fio;
+mod flight;
 mod payload;
 mod reference;
 mod report;
 mod scenarios;
+mod state;
 mod stats;
 mod supply;
 

@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::bench::Scale;
 use crate::contest::{Slice, Watch, Work};
 use crate::error::{BenchError, expect};
 use crate::payload::Random;
+use crate::state::FileState;
 use crate::supply::{self, Supply};
 
 /// Where bare bytes are: the same two media that backends have.
@@ -61,25 +63,33 @@ pub(crate) fn crc_is_right(batch: &[u8]) -> bool {
     crc32c::crc32c(&batch[21..]) == stored
 }
 
-/// One write call for each batch, to a file that grows, after one CRC pass; a sync after every so many on request.
+/// One write call for each batch, after one CRC pass; a sync after every so many on request.
 #[derive(Debug)]
 pub(crate) struct WriteLoop {
     path: PathBuf,
     supply: Supply,
-    cap: u64,
+    scale: Scale,
+    state: FileState,
     sync_every: usize,
 }
 
 impl WriteLoop {
-    /// Writes batches of `supply` to `path`, beginning again with an empty file after `cap` bytes, and syncs after
+    /// Writes batches of `supply` to `path`, beginning again with a fresh file where the scale says, and syncs after
     /// every `sync_every` of them; never if that is 0.
-    pub(crate) fn new(path: PathBuf, supply: Supply, cap: u64, sync_every: usize) -> WriteLoop {
-        WriteLoop { path, supply, cap, sync_every }
+    pub(crate) fn new(path: PathBuf, supply: Supply, scale: Scale, sync_every: usize) -> WriteLoop {
+        WriteLoop { path, supply, scale, state: FileState::Extending, sync_every }
+    }
+
+    /// The same in files of another state.
+    pub(crate) fn in_state(self, state: FileState) -> WriteLoop {
+        WriteLoop { state, ..self }
     }
 
     fn fresh(&self) -> Result<File, BenchError> {
         let options = OpenOptions::new().read(true).write(true).create_new(true).clone();
-        options.open(&self.path).map_err(BenchError::io("create", &self.path))
+        let file = options.open(&self.path).map_err(BenchError::io("create", &self.path))?;
+        self.state.prepare(&file, &self.path)?;
+        Ok(file)
     }
 
     fn write(&self, file: &File, batch: &[u8], at: u64) -> Result<(), BenchError> {
@@ -120,10 +130,11 @@ impl Work for WriteLoop {
 
     fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
         let mut watch = Watch::new(at_least);
+        let cap = self.state.cap(self.scale);
         while watch.runs() {
             let file = self.fresh()?;
             let mut at = 0;
-            while watch.runs() && at < self.cap {
+            while watch.runs() && at < cap {
                 let group = match self.sync_every {
                     0 => self.supply.group(),
                     count => (0..count).map(|_| self.supply.one()).collect(),
@@ -432,7 +443,8 @@ mod tests {
     fn write_loops_to_a_file_and_to_memory_give_one_hash_and_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let supply = Supply::new(4 << 10, 1024).unwrap();
-        let file = |sync| WriteLoop::new(dir.path().join("reference"), supply.clone(), 64 << 10, sync);
+        let scale = Scale { file_cap: 64 << 10, ..Scale::TINY };
+        let file = |sync| WriteLoop::new(dir.path().join("reference"), supply.clone(), scale, sync);
         let mut memory = MemoryAppendLoop::new(supply.clone(), 64 << 10);
         let hash = memory.check().unwrap();
         assert_eq!(file(0).check().unwrap(), hash);

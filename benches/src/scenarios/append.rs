@@ -1,14 +1,14 @@
 //! Appending whole batches as the leader.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use kseg_format::{LeaderEpoch, Offset, Origin};
 use kseg_io_backends::Backend;
-use kseg_log::{Isolation, Log, LogConfig};
+use kseg_log::{Isolation, Log, LogConfig, Observer};
 
 use super::Scenario;
 use crate::bench::{Bench, Medium};
@@ -16,6 +16,7 @@ use crate::contest::{Entrant, Slice, Unit, Watch, Work};
 use crate::error::{BenchError, expect};
 use crate::filled;
 use crate::reference::{MemoryAppendLoop, WriteLoop};
+use crate::state::{FileState, ready};
 use crate::supply::{self, Supply};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -23,39 +24,77 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         "appended as leader, readable but not durable; a bare write of the same bytes after one CRC pass";
     vec![
         Scenario::new("append-16k", format!("16 KiB batches {appended}"), Unit::Bytes, |bench| {
-            entrants(bench, 16 << 10, Sync::Never)
+            entrants(bench, 16 << 10, Sync::Never, FileState::Extending)
         }),
         Scenario::new("append-128k", format!("128 KiB batches {appended}"), Unit::Bytes, |bench| {
-            entrants(bench, 128 << 10, Sync::Never)
+            entrants(bench, 128 << 10, Sync::Never, FileState::Extending)
         }),
         Scenario::new(
             "append-durable-4k",
             "4 KiB batches, each flushed before the next, one writer; a bare write and fdatasync of the same bytes",
             Unit::Appends,
-            |bench| entrants(bench, 4 << 10, Sync::Each),
+            |bench| entrants(bench, 4 << 10, Sync::Each, FileState::Extending),
         ),
         Scenario::new(
             "append-durable-4k-64",
             "64 producers on one log, each flushing its 4 KiB batch before the next; a bare loop that writes 64 of them \
              and syncs once",
             Unit::Appends,
-            many,
+            |bench| many(bench, PRODUCERS, GOAL_OF_MANY),
         ),
+        Scenario::new(
+            "append-durable-4k-64-to-1",
+            "the same 64 producers; the bare loop of one writer, which syncs after each batch",
+            Unit::Appends,
+            |bench| many(bench, 1, GOAL_TO_ONE),
+        )
+        .on_request(),
+        Scenario::new(
+            "append-durable-4k-unwritten",
+            "as append-durable-4k, both in files whose blocks are taken beforehand and not written",
+            Unit::Appends,
+            |bench| {
+                let state = FileState::Unwritten(ready(bench.scale(), READY));
+                entrants(bench, 4 << 10, Sync::Each, state)
+            },
+        )
+        .on_request(),
+        Scenario::new(
+            "append-durable-4k-zeroed",
+            "as append-durable-4k, both in files whose blocks are written beforehand, with zeros",
+            Unit::Appends,
+            |bench| {
+                let state = FileState::Zeroed(ready(bench.scale(), READY));
+                entrants(bench, 4 << 10, Sync::Each, state)
+            },
+        )
+        .on_request(),
     ]
 }
 
+/// What is made ready in a file for small durable appends: more than half of it is not reached in a slice.
+const READY: u32 = 64 << 20;
+
+/// When a work syncs what it has appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sync {
+pub(super) enum Sync {
     Never,
     Each,
+    /// With the last batch of a file.
+    Last,
 }
 
 /// What the project asks of an append.
-const GOAL: f64 = 0.95;
+pub(super) const GOAL: f64 = 0.95;
 
-fn entrants(bench: &mut Bench, batch_bytes: usize, sync: Sync) -> Result<Vec<Entrant>, BenchError> {
+fn entrants(
+    bench: &mut Bench,
+    batch_bytes: usize,
+    sync: Sync,
+    state: FileState,
+) -> Result<Vec<Entrant>, BenchError> {
     let supply = Supply::new(batch_bytes, 1 << 10)?;
-    let cap = bench.scale().file_cap;
+    let scale = bench.scale();
     let media: &[Medium] = if sync == Sync::Each { &[Medium::File] } else { &[Medium::File, Medium::Memory] };
     bench.entrants(
         Some(GOAL),
@@ -64,42 +103,47 @@ fn entrants(bench: &mut Bench, batch_bytes: usize, sync: Sync) -> Result<Vec<Ent
             let path = bench.dir().join("reference");
             let supply = supply.clone();
             let (name, work): (_, Box<dyn Work>) = match (medium, sync) {
-                (Medium::File, Sync::Never) => {
-                    ("pwrite + CRC", Box::new(WriteLoop::new(path, supply, cap, 0)))
+                (Medium::File, Sync::Never | Sync::Last) => {
+                    ("pwrite + CRC", Box::new(WriteLoop::new(path, supply, scale, 0).in_state(state)))
                 }
                 (Medium::File, Sync::Each) => {
-                    ("pwrite + fdatasync", Box::new(WriteLoop::new(path, supply, cap, 1)))
+                    ("pwrite + fdatasync", Box::new(WriteLoop::new(path, supply, scale, 1).in_state(state)))
                 }
-                (Medium::Memory, _) => ("memory copy + CRC", Box::new(MemoryAppendLoop::new(supply, cap))),
+                (Medium::Memory, _) => {
+                    ("memory copy + CRC", Box::new(MemoryAppendLoop::new(supply, scale.file_cap)))
+                }
             };
             Ok(Entrant { name: name.to_owned(), reference: None, goal: None, work })
         },
-        |bench, backend| {
-            let dir = bench.dir().join(backend.name()).join("append-0");
-            Ok(Box::new(LogAppend { backend: backend.clone(), dir, supply: supply.clone(), cap, sync }))
-        },
+        |bench, backend| Ok(Box::new(LogAppend::new(bench, backend, supply.clone(), sync, state)?)),
     )
 }
 
-/// Producers of the scenario with many, and what the project asks of it.
+/// Producers of the scenario with many, and what the project asks of it: beside a loop that syncs once for as many, and
+/// beside one that syncs after each batch.
 const PRODUCERS: usize = 64;
 const GOAL_OF_MANY: f64 = 0.8;
+const GOAL_TO_ONE: f64 = 10.0;
 
-fn many(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+/// Many producers, beside a bare loop that syncs once for `every` of its writes.
+fn many(bench: &mut Bench, every: usize, goal: f64) -> Result<Vec<Entrant>, BenchError> {
     let supply = Supply::new(4 << 10, 1 << 10)?;
-    let cap = bench.scale().file_cap;
     bench.entrants(
-        Some(GOAL_OF_MANY),
+        Some(goal),
         &[Medium::File],
         |bench, _, _| {
             let path = bench.dir().join("reference");
-            let work = Box::new(WriteLoop::new(path, supply.clone(), cap, PRODUCERS));
-            Ok(Entrant { name: "64 pwrite + fdatasync".to_owned(), reference: None, goal: None, work })
+            let work = Box::new(WriteLoop::new(path, supply.clone(), bench.scale(), every));
+            let name = if every == 1 {
+                "pwrite + fdatasync".to_owned()
+            } else {
+                format!("{every} pwrite + fdatasync")
+            };
+            Ok(Entrant { name, reference: None, goal: None, work })
         },
         |bench, backend| {
-            let dir = bench.dir().join(backend.name()).join("append-0");
-            let (backend, supply) = (backend.clone(), supply.clone());
-            Ok(Box::new(ManyAppend(LogAppend { backend, dir, supply, cap, sync: Sync::Each })))
+            let log = LogAppend::new(bench, backend, supply.clone(), Sync::Each, FileState::Extending)?;
+            Ok(Box::new(ManyAppend(log)))
         },
     )
 }
@@ -145,15 +189,41 @@ impl Work for ManyAppend {
 
 /// Appends to a log that is new in each slice.
 #[derive(Debug)]
-struct LogAppend {
+pub(super) struct LogAppend {
     backend: Arc<dyn Backend>,
     dir: PathBuf,
     supply: Supply,
     cap: u64,
     sync: Sync,
+    /// The file is brought into its state by a first append, which is not measured.
+    prepared: bool,
+    /// Threads that read what is appended as it comes.
+    readers: usize,
 }
 
 impl LogAppend {
+    /// Appends batches of `supply` over `backend`, set to files in `state` unless that is how it works by default.
+    ///
+    /// # Errors
+    /// [`BenchError::Unsuited`] where it cannot be set.
+    pub(super) fn new(
+        bench: &Bench,
+        backend: &Arc<dyn Backend>,
+        supply: Supply,
+        sync: Sync,
+        state: FileState,
+    ) -> Result<LogAppend, BenchError> {
+        let prepared = state != FileState::Extending;
+        let backend = if prepared { state.of_backend(backend, bench)? } else { backend.clone() };
+        let dir = bench.dir().join(backend.name()).join("append-0");
+        Ok(LogAppend { backend, dir, supply, cap: state.cap(bench.scale()), sync, prepared, readers: 0 })
+    }
+
+    /// The same beside so many readers that follow the end of the log.
+    pub(super) fn beside_readers(self, readers: usize) -> LogAppend {
+        LogAppend { readers, ..self }
+    }
+
     fn fresh(&self) -> Result<Log, BenchError> {
         filled::open(&self.backend, &self.dir, LogConfig::default())
     }
@@ -164,6 +234,59 @@ impl LogAppend {
             log.flush(false)?;
         }
         Ok(())
+    }
+
+    /// Appends until the time is up or the file is full; returns how many bytes and batches it holds.
+    fn fill(&mut self, log: &Log, watch: &mut Watch) -> Result<(u64, u64), BenchError> {
+        let (mut written, mut batches) = (0, 0);
+        if self.prepared {
+            let first = self.supply.one();
+            (written, batches) = (first.len() as u64, 1);
+            self.append(log, first)?;
+            log.flush(false)?;
+        }
+        while watch.runs() && written < self.cap {
+            let group = if self.sync == Sync::Each { vec![self.supply.one()] } else { self.supply.group() };
+            watch.time(|| {
+                let begin = (written, batches);
+                for batch in group {
+                    written += batch.len() as u64;
+                    batches += 1;
+                    self.append(log, batch)?;
+                }
+                Ok(if self.sync == Sync::Each { batches - begin.1 } else { written - begin.0 })
+            })?;
+        }
+        if self.sync == Sync::Last {
+            watch.time(|| Ok(log.flush(false).map(|()| 0)?))?;
+        }
+        Ok((written, batches))
+    }
+
+    /// As [`fill`](Self::fill), beside readers, who must have got every byte in the end.
+    fn fill_beside(
+        &mut self,
+        readers: usize,
+        log: &Log,
+        watch: &mut Watch,
+    ) -> Result<(u64, u64), BenchError> {
+        let end = Arc::new(End::default());
+        let told = Arc::clone(&end);
+        log.observe(Some(Observer::new(move |offset| told.set(offset, false))));
+        let shape = (self.supply.batch_len(), self.supply.records());
+        thread::scope(|scope| {
+            let follow = || follow(log, &end, shape);
+            let readers: Vec<_> = (0..readers).map(|_| scope.spawn(follow)).collect();
+            let filled = self.fill(log, watch);
+            end.set(log.log_end_offset(), true);
+            for reader in readers {
+                let read = reader.join().expect("a reader does not panic")?;
+                if let Ok((written, _)) = filled {
+                    expect("the bytes that a reader got", written, read)?;
+                }
+            }
+            filled
+        })
     }
 
     fn remove(&self, log: Log) -> Result<(), BenchError> {
@@ -196,24 +319,14 @@ impl Work for LogAppend {
         let mut watch = Watch::new(at_least);
         while watch.runs() {
             let log = self.fresh()?;
-            let (mut written, mut batches) = (0, 0);
-            while watch.runs() && written < self.cap {
-                let group =
-                    if self.sync == Sync::Each { vec![self.supply.one()] } else { self.supply.group() };
-                watch.time(|| {
-                    let begin = (written, batches);
-                    for batch in group {
-                        written += batch.len() as u64;
-                        batches += 1;
-                        self.append(&log, batch)?;
-                    }
-                    Ok(if self.sync == Sync::Each { batches - begin.1 } else { written - begin.0 })
-                })?;
-            }
+            let (written, batches) = match self.readers {
+                0 => self.fill(&log, &mut watch)?,
+                readers => self.fill_beside(readers, &log, &mut watch)?,
+            };
             let end = batches * self.supply.records() as u64;
             expect("the log end offset", end, filled::number(log.log_end_offset()))?;
             expect("the log's size", written, log.size())?;
-            if self.sync == Sync::Each {
+            if self.sync != Sync::Never {
                 expect("the recovery point", end, filled::number(log.recovery_point()))?;
             }
             let last = read(&log, Offset::new(end as i64 - 1), 1)?;
@@ -222,6 +335,48 @@ impl Work for LogAppend {
         }
         Ok(watch.stop())
     }
+}
+
+/// Where a log ends, for those who wait for more; and whether it ends there for good.
+#[derive(Debug, Default)]
+struct End {
+    at: Mutex<(u64, bool)>,
+    moved: Condvar,
+}
+
+impl End {
+    fn set(&self, offset: Offset, for_good: bool) {
+        *self.at.lock().expect("nobody panics with it") = (filled::number(offset), for_good);
+        self.moved.notify_all();
+    }
+
+    /// Waits until there is more than `at`; where it is, or none if there never will be.
+    fn beyond(&self, at: u64) -> Option<u64> {
+        let end = self.at.lock().expect("nobody panics with it");
+        let end = self.moved.wait_while(end, |(end, for_good)| *end <= at && !*for_good);
+        let (end, _) = *end.expect("nobody panics with it");
+        (end > at).then_some(end)
+    }
+}
+
+/// The most that a reader of the tail asks for.
+const READ: usize = 1 << 20;
+
+/// Reads from the log's beginning to its end, as it moves; returns how many bytes that were.
+fn follow(log: &Log, end: &End, (batch_len, records): (usize, usize)) -> Result<u64, BenchError> {
+    let (mut at, mut total) = (0, 0);
+    let mut bytes = Vec::new();
+    while end.beyond(at).is_some() {
+        bytes.clear();
+        if let Some(region) = log.read(Offset::new(at as i64), READ, Isolation::LogEnd, true)?.region {
+            region.copy_into(&mut bytes)?;
+        }
+        // Whole batches but for the last, which is read again.
+        let batches = bytes.len() / batch_len;
+        at += (batches * records) as u64;
+        total += (batches * batch_len) as u64;
+    }
+    Ok(total)
 }
 
 /// The stored bytes of the batches from `start` on, at most `max` of them but at least one batch.

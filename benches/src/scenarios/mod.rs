@@ -6,6 +6,7 @@
 mod append;
 mod clean;
 mod codec;
+mod direct;
 mod lookup;
 mod read;
 mod recover;
@@ -62,6 +63,7 @@ impl Scenario {
 /// All scenarios, in the order in which they run: those that write, those that read what was filled, those without a log.
 pub fn all() -> Vec<Scenario> {
     let mut all = append::scenarios();
+    all.extend(direct::scenarios());
     all.extend(writer::scenarios());
     all.extend(read::scenarios());
     all.extend(recover::scenarios());

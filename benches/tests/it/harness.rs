@@ -47,6 +47,43 @@ fn a_backend_stands_beside_the_loop_of_its_medium() {
 }
 
 #[test]
+fn direct_writes_stand_beside_fio_or_say_that_it_is_missing() {
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let spec: kseg_io_backends::BackendSpec = "uring+direct".parse().unwrap();
+    let opened = spec.open_in(dir.path());
+    let (backend, is_direct) = match &opened {
+        Ok(opened) => (Arc::clone(&opened.backend), true),
+        // Where there is none, the scenario says so.
+        Err(_) => (kseg_io_backends::open("std").unwrap(), false),
+    };
+    let rows = run_in(vec![backend], "append-128k-direct,append-128k-tailed", dir.path(), u64::MAX);
+    if !is_direct {
+        assert!(matches!(&rows[0].result, RowResult::Skipped(why) if why.contains("uring+direct")));
+        return;
+    }
+    let names = names(&rows[0]);
+    match names[0] {
+        "fio" => assert_eq!(names, ["fio", "(bare ring)", "uring+direct"]),
+        _ => assert_eq!(names, ["bare ring (no fio here)", "uring+direct"]),
+    }
+    assert_eq!(self::names(&rows[1]), ["uring+direct alone", "uring+direct"]);
+    let RowResult::Measured(outcome) = &rows[1].result else { panic!("measured") };
+    assert_eq!(outcome.entrants[1].reference.as_deref(), Some("uring+direct alone"));
+}
+
+#[test]
+fn files_are_written_in_the_state_that_a_scenario_names() {
+    let rows =
+        run(&["std"], "append-durable-4k-unwritten,append-durable-4k-zeroed,append-durable-4k-64-to-1");
+    for row in &rows[..2] {
+        let RowResult::Measured(outcome) = &row.result else { panic!("{}: {:?}", row.scenario, row.result) };
+        assert_eq!(outcome.entrants[1].goal, Some(0.95));
+    }
+    let RowResult::Measured(outcome) = &rows[2].result else { panic!("{:?}", rows[2].result) };
+    assert_eq!((names(&rows[2])[0], outcome.entrants[1].goal), ("pwrite + fdatasync", Some(10.0)));
+}
+
+#[test]
 fn one_backend_twice_has_one_reference() {
     let dir = tempfile::tempdir().unwrap();
     let backends = vec![kseg_io_backends::open("memory").unwrap(), kseg_io_backends::open("memory").unwrap()];
