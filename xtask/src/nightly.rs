@@ -55,6 +55,11 @@ const PARTS: &[Part] = &[
         about: "the power cut, and every fault, at every call of a log's life",
         run: power,
     },
+    Part {
+        name: "sanitizer",
+        about: "the ring, direct writes and a full disk under the address sanitizer",
+        run: sanitizer,
+    },
     Part { name: "keys", about: "8 GiB of unique keys under a map of 128 MiB", run: keys },
     Part {
         name: "scale",
@@ -153,6 +158,18 @@ fn power(wanted: &Wanted) -> Outcome {
     let mut tests = shell::cargo(["test", "--release", "-p", "kseg-log", "--test", "it", "--"]);
     tests.args(["life::", "whatever_call_fails", "con_12"]);
     shell::run(tests.env("KSEG_LIVES", wanted.losses.to_string()))
+}
+
+/// With a nightly toolchain and a target folder of its own. Nothing the kernel may still use is freed: the buffers of writes that
+/// nobody waits for among them.
+fn sanitizer(wanted: &Wanted) -> Outcome {
+    let mut target = wanted.workspace.target.clone().into_os_string();
+    target.push("-asan");
+    let mut tests = shell::command("rustup");
+    tests.args(["run", "nightly", "cargo", "test", "-p", "kseg-io-backends", "--features", "testing"]);
+    tests.args(["--target", "x86_64-unknown-linux-gnu", "--lib", "--test", "it", "--"]);
+    tests.args(["uring::", "slots::", "direct::", "durability::", "model::", "full::"]);
+    shell::run(tests.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", target))
 }
 
 fn keys(_: &Wanted) -> Outcome {
