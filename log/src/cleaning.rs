@@ -172,6 +172,7 @@ impl Log {
     /// Old segments that retention has removed before are passed over.
     ///
     /// # Errors
+    /// [`Error::InvalidArgument`] for a new segment outside the range of `old`: nothing was looked at.
     /// [`Error::Replaced`] where an old segment was truncated or replaced since it was listed; [`Error::Closed`],
     /// [`Error::Fenced`]; [`Error::Io`], [`Error::Segment`]. The log is as it was, and the files of `new` are gone; unless
     /// the swap had happened and only its last steps failed, or it is not known whether it has: then the log takes no more
@@ -180,6 +181,17 @@ impl Log {
     /// Source: Kafka `LocalLog.replaceSegments`.
     pub fn replace_segments(&self, old: &[Sealed], new: &[Finished]) -> Result<()> {
         let log = &self.inner;
+        let range = old.first().zip(old.last()).map(|(first, last)| first.base_offset()..last.end);
+        if let Some(outside) =
+            new.iter().find(|n| range.as_ref().is_none_or(|range| !range.contains(&n.base)))
+        {
+            let what = format!(
+                "{}: a new segment at {}: expected one in {range:?}",
+                log.dir.display(),
+                outside.base
+            );
+            return Err(Error::InvalidArgument { what });
+        }
         let _sealed_ones = log.sealed.lock();
         log.noted(log.replace(old, new))
     }

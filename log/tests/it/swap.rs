@@ -193,6 +193,20 @@ fn appends_rolls_and_reads_go_on_at_every_sync_of_a_swap() {
 }
 
 #[test]
+fn a_new_segment_outside_the_old_ones_is_refused() {
+    let bench = Bench::new(&[]);
+    let log = filled(&bench);
+    let (sealed, finished) = compacted(&log).expect("a replacement");
+    for old in [&[], &sealed[1..]] {
+        let refused = log.replace_segments(old, std::slice::from_ref(&finished)).expect_err("refused");
+        assert!(matches!(refused, Error::InvalidArgument { .. }), "{refused}");
+    }
+    assert_eq!(there(&log), BEFORE);
+    log.replace_segments(&sealed, &[finished]).expect("a swap");
+    assert_eq!(there(&log), AFTER);
+}
+
+#[test]
 fn cleaner_edge_004_what_retention_removed_meanwhile_is_passed_over() {
     let bench = Bench::new(&[]);
     let log = filled(&bench);
