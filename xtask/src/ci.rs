@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::conformance::Asked;
 use crate::flags::Flags;
 use crate::workspace::{LIBRARIES, Workspace};
-use crate::{Outcome, conformance, crash, loom, shell, tidy, workspace};
+use crate::{Outcome, conformance, crash, fuzz, loom, rivals, shell, tidy, workspace};
 
 pub(crate) const ABOUT: &str = "runs all that CI runs, in order, and stops at the first failure
   --list             prints the steps
@@ -56,6 +56,8 @@ const STEPS: &[Step] = &[
         about: "every benchmark, tiny; 512 MiB of unique keys under a map of 8 MiB",
         run: bench,
     },
+    Step { name: "fuzz", about: "the fuzz targets compile", run: |_| fuzz::compile() },
+    Step { name: "rivals", about: "the bench beside other crates compiles", run: |_| rivals::compile() },
     Step { name: "package", about: "every crate packs", run: package },
 ];
 

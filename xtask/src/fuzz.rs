@@ -11,7 +11,7 @@ use crate::workspace;
 pub(crate) const ABOUT: &str = "runs fuzz targets: walk, decode, decompress, legacy, snapshot, checkpoints
   [TARGET]           only this one (default: one after the other)
   --seconds N        how long each (default 60)
-  --check            only compiles them, with the usual toolchain";
+  --check            only compiles them, with the usual toolchain and without libFuzzer";
 
 const TARGETS: &[&str] = &["walk", "decode", "decompress", "legacy", "snapshot", "checkpoints"];
 const FOLDER: &str = "format/fuzz";
@@ -40,11 +40,12 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
     Ok(())
 }
 
-/// Compiles the targets without running them, beside the workspace's own target folder.
+/// Compiles the targets without running them, and without libFuzzer, in a target folder of their own.
 pub(crate) fn compile() -> Outcome {
     let target = workspace::root().join("target/fuzz");
     let manifest = format!("{FOLDER}/Cargo.toml");
-    let mut cargo = shell::cargo(["check", "--bins", "--manifest-path", &manifest, "--target-dir"]);
+    let mut cargo = shell::cargo(["check", "--bins", "--no-default-features"]);
+    cargo.args(["--manifest-path", &manifest, "--target-dir"]);
     shell::run(cargo.arg(target))
 }
 

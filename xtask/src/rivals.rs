@@ -17,6 +17,7 @@ use crate::workspace;
 pub(crate) const ABOUT: &str = "holds kseg-format against other crates that read and write record batches
   --contests NAMES   by comma, or beginnings with a star (default: all; --list names them)
   --rounds N, --seconds S, --tiny
+  --check            only compiles, the criterion bench included
   --crc-fast         kseg-format with the feature of that name
   --kafka            instead, against Kafka's own classes (wants Java; --rounds, default 9)
   --kafka-clean      instead, kseg's cleaner against Kafka's on the same directory (wants Java; --rounds, default 15;
@@ -25,6 +26,10 @@ pub(crate) const ABOUT: &str = "holds kseg-format against other crates that read
 const MANIFEST: &str = "benches/rivals/Cargo.toml";
 
 pub(crate) fn run(mut flags: Flags) -> Outcome {
+    if flags.switch("--check") {
+        flags.finish()?;
+        return compile();
+    }
     let crc_fast = flags.switch("--crc-fast");
     if flags.switch("--kafka-clean") {
         return cleaners::run(flags);
@@ -45,13 +50,24 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
     shell::run(cargo("run", crc_fast).arg("--").args(rest))
 }
 
-/// One of the crates says that it needs a newer compiler than it does.
+/// Compiles the program and the criterion bench without running them.
+pub(crate) fn compile() -> Outcome {
+    shell::run(apart("check").arg("--all-targets"))
+}
+
 fn cargo(what: &str, crc_fast: bool) -> std::process::Command {
-    let mut cargo = shell::cargo([what, "--release", "--ignore-rust-version", "--manifest-path", MANIFEST]);
-    cargo.arg("--target-dir").arg(workspace::root().join("target/rivals"));
+    let mut cargo = apart(what);
+    cargo.arg("--release");
     if crc_fast {
         cargo.args(["--features", "crc-fast"]);
     }
+    cargo
+}
+
+/// Cargo for the workspace of the other crates. One of them says that it needs a newer compiler than it does.
+fn apart(what: &str) -> std::process::Command {
+    let mut cargo = shell::cargo([what, "--ignore-rust-version", "--manifest-path", MANIFEST]);
+    cargo.arg("--target-dir").arg(workspace::root().join("target/rivals"));
     cargo
 }
 
