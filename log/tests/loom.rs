@@ -294,11 +294,13 @@ fn swap(log: &Log) -> kseg_log::Result<bool> {
     log.replace_segments(&old, &[into.finish(None).expect("finished")]).map(|()| true)
 }
 
-/// As [`model`], of so many steps that loom takes them for a loop; a thread is interrupted once at most.
+/// As [`model`], of so many steps that loom takes them for a loop; a thread is interrupted once at most, and of the
+/// interleavings no more than so many are tried.
 fn long_model(body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.preemption_bound = Some(1);
+    builder.max_permutations = Some(3000);
     check(&builder, body);
 }
 
