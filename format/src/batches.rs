@@ -117,6 +117,10 @@ impl<'a> Iterator for Batches<'a> {
         if let Some(batch) = self.usual() {
             return Some(Ok(batch));
         }
+        if self.rest.is_empty() {
+            self.ended = true;
+            return None;
+        }
         let item = any(self.rest, self.limit).transpose();
         match &item {
             Some(Ok(batch)) => self.rest = &self.rest[batch.size()..],

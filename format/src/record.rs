@@ -260,6 +260,65 @@ pub(crate) fn take_usual<'s>(data: &mut &'s [u8]) -> Option<RawRecord<'s>> {
     })
 }
 
+/// What a walk keeps of a record that is only passed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    pub(crate) timestamp_delta: i64,
+    pub(crate) null_key: bool,
+}
+
+/// Passes over the record at `at` in `bytes`; `at` is then behind it. `None` for one that has a fault.
+#[inline(always)]
+pub(crate) fn pass_record(bytes: &[u8], at: &mut usize) -> Option<Passed> {
+    match pass_usual(bytes, at) {
+        None => pass_any(bytes, at),
+        passed => passed,
+    }
+}
+
+#[inline(never)]
+fn pass_any(bytes: &[u8], at: &mut usize) -> Option<Passed> {
+    let mut rest = bytes.get(*at..)?;
+    let record = take_record(&mut rest).ok()?;
+    *at = bytes.len() - rest.len();
+    Some(Passed { timestamp_delta: record.timestamp_delta, null_key: record.key.is_none() })
+}
+
+/// The same for a record such as [`take_usual`] takes. As there, whether all that was read lay inside the record shows at its
+/// end.
+#[inline(always)]
+fn pass_usual(bytes: &[u8], at: &mut usize) -> Option<Passed> {
+    let mut next = *at;
+    let length = Window::at(bytes, next)?.take(&mut next)?;
+    let body = next;
+    let mut window = Window::at(bytes, next)?;
+    let (timestamp_delta, key) = match window.take_front(&mut next) {
+        Some(front) => front,
+        None => {
+            window.byte(&mut next);
+            let timestamp_delta = window.take(&mut next)?;
+            window.take(&mut next)?;
+            window = Window::at(bytes, next)?;
+            (timestamp_delta, window.take(&mut next)?)
+        }
+    };
+    let null_key = key & 1 != 0;
+    if !null_key {
+        next += (key >> 1) as usize;
+        window = Window::at(bytes, next)?;
+    }
+    let value = window.take(&mut next)?;
+    if value & 1 == 0 {
+        next += (value >> 1) as usize;
+    }
+    // No headers, and as long as it says; an odd length is a negative one.
+    if *bytes.get(next)? != 0 || (next + 1 - body) << 1 != length as usize {
+        return None;
+    }
+    *at = next + 1;
+    Some(Passed { timestamp_delta: i64::from(varint::unzigzag32(timestamp_delta)), null_key })
+}
+
 /// The bytes that a length field counts, and `at` behind them; an odd field is a negative length, which is null.
 #[inline(always)]
 fn part<'s>(bytes: &'s [u8], length: u32, at: &mut usize) -> Option<Option<&'s [u8]>> {

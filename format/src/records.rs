@@ -11,7 +11,7 @@ use crate::compression;
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::legacy::read as legacy;
 use crate::number::Sequence;
-use crate::record::{Fault, RawRecord, Record, take_record, take_usual};
+use crate::record::{Fault, RawRecord, Record, pass_record, take_record, take_usual};
 
 pub use stream::RecordStream;
 
@@ -65,6 +65,17 @@ impl<'s> Iterator for Records<'s> {
 }
 
 impl FusedIterator for Records<'_> {}
+
+/// What the records of a batch have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Survey {
+    pub(crate) count: u64,
+    /// Smallest and largest timestamp, raw.
+    pub(crate) oldest: i64,
+    pub(crate) newest: i64,
+    /// Some record has no key.
+    pub(crate) null_key: bool,
+}
 
 /// The records of a batch of magic 2.
 #[derive(Clone, Debug)]
@@ -183,6 +194,27 @@ impl<'s> V2Records<'s> {
         Some(record)
     }
 
+    /// Passes over all records: what they have in common. `None` where one of them has a fault, or something is behind them, or
+    /// a timestamp goes round; what it is, a walk from record to record tells.
+    #[inline]
+    pub(crate) fn survey(&self) -> Option<Survey> {
+        let (mut at, mut oldest, mut newest, mut null_key) = (0, i64::MAX, i64::MIN, false);
+        for _ in 0..self.left {
+            let record = pass_record(self.data, &mut at)?;
+            oldest = oldest.min(record.timestamp_delta);
+            newest = newest.max(record.timestamp_delta);
+            null_key |= record.null_key;
+        }
+        if at != self.data.len() || self.left == 0 {
+            return None;
+        }
+        let (oldest, newest) = match self.append_time {
+            Some(time) => (time, time),
+            None => (self.base_timestamp.checked_add(oldest)?, self.base_timestamp.checked_add(newest)?),
+        };
+        Some(Survey { count: self.left as u64, oldest, newest, null_key })
+    }
+
     #[inline(never)]
     fn next_any_raw(&mut self) -> Result<Option<RawRecord<'s>>, DecodeError> {
         if self.left == 0 {
@@ -274,4 +306,84 @@ fn negative_count(count: i32) -> DecodeError {
         Expected::AtLeast(0),
         Found::Value(i64::from(count)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::batch::builder::{BatchOptions, RecordBatchBuilder};
+    use crate::number::Timestamp;
+
+    type Given = (i64, Option<Vec<u8>>, Option<Vec<u8>>, bool);
+
+    /// A batch of these records; a flag gives a record a header.
+    fn batch(records: &[Given]) -> BytesMut {
+        let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+        for (time, key, value, headed) in records {
+            let header: [(&[u8], Option<&[u8]>); 1] = [(b"h", None)];
+            let headers = if *headed { &header[..] } else { &[] };
+            let time = Some(Timestamp::new(*time));
+            builder.append(time, key.as_deref(), value.as_deref(), headers).unwrap();
+        }
+        let mut out = BytesMut::new();
+        builder.finish(&mut out).unwrap();
+        out
+    }
+
+    /// What a walk from record to record says; `None` where it ends with an error.
+    fn walked(mut records: V2Records<'_>) -> Option<Survey> {
+        let mut all = Survey { count: 0, oldest: i64::MAX, newest: i64::MIN, null_key: false };
+        while let Some(record) = records.next_raw() {
+            let record = record.ok()?;
+            let time = records.timestamp(record.timestamp_delta);
+            all.count += 1;
+            all.oldest = all.oldest.min(time);
+            all.newest = all.newest.max(time);
+            all.null_key |= record.key.is_none();
+        }
+        Some(all)
+    }
+
+    fn parts() -> impl Strategy<Value = Option<Vec<u8>>> {
+        proptest::option::of(prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..20),
+            (60usize..9000).prop_map(|len| vec![7; len]),
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn a_survey_says_what_a_walk_says(
+            records in proptest::collection::vec((0i64..5000, parts(), parts(), any::<bool>()), 1..8),
+            damage in proptest::option::of((any::<prop::sample::Index>(), any::<u8>())),
+        ) {
+            let mut bytes = batch(&records);
+            let whole = damage.is_none();
+            if let Some((at, byte)) = damage {
+                let records = bytes.len() - BATCH_OVERHEAD;
+                bytes[BATCH_OVERHEAD + at.index(records)] = byte;
+            }
+            let mut scratch = Vec::new();
+            let opened = V2Records::open(&Batch::parse(&bytes).unwrap(), &mut scratch, 0).unwrap();
+            match opened.survey() {
+                Some(survey) => prop_assert_eq!(Some(survey), walked(opened)),
+                None => prop_assert!(!whole, "records without a fault are surveyed"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_survey_knows_no_timestamps_that_go_round() {
+        let bytes = batch(&[(1, None, None, false), (2, None, None, true)]);
+        let mut scratch = Vec::new();
+        let opened = V2Records::open(&Batch::parse(&bytes).unwrap(), &mut scratch, 0).unwrap();
+        let survey = Survey { count: 2, oldest: 1, newest: 2, null_key: true };
+        assert_eq!((opened.survey(), walked(opened.clone())), (Some(survey), Some(survey)));
+        let late = V2Records { base_timestamp: i64::MAX, ..opened };
+        assert_eq!(late.survey(), None);
+        assert_eq!(walked(late).unwrap().oldest, i64::MIN);
+    }
 }

@@ -105,6 +105,11 @@ fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, 
     let mut scratch = Vec::new();
     let mut records = V2Records::open(batch, &mut scratch, rules.decompressed_limit)?;
     let checks = rules.record_checks(head);
+    if let Some(all) = records.survey()
+        && checks.admit(&all)
+    {
+        return Ok((all.count, all.newest.max(-1)));
+    }
     let mut faults = Faults::default();
     let mut largest = -1;
     let mut count = 0u64;

@@ -85,6 +85,21 @@ impl Window {
         byte
     }
 
+    /// Takes a byte and three numbers, of which it gives the first and the third, zig-zag still, if these two have one byte each
+    /// and the one between them two at most: all in one look. Three bytes at least are left. Else takes nothing.
+    #[inline(always)]
+    pub(crate) fn take_front(&mut self, at: &mut usize) -> Option<(u32, u32)> {
+        let word = self.0;
+        let (third, taken) = match word & 0x80_8080_8000 {
+            0 | 0x80_0000_0000 => (word >> 24, 4),
+            0x80_0000 => (word >> 32, 5),
+            _ => return None,
+        };
+        self.0 = word >> (8 * taken);
+        *at += taken;
+        Some(((word >> 8 & 0x7f) as u32, (third & 0x7f) as u32))
+    }
+
     /// Takes a number, zig-zag still; `None` where it is longer than three bytes. Not more than eight bytes may be taken.
     #[inline(always)]
     pub(crate) fn take(&mut self, at: &mut usize) -> Option<u32> {
@@ -321,6 +336,30 @@ mod tests {
                 _ => prop_assert_eq!(taken, None),
             }
             prop_assert!(Window::at(&bytes, bytes.len() - 7).is_none());
+        }
+
+        #[test]
+        fn a_front_is_taken_as_number_by_number(bytes in any::<[u8; 8]>(), short in any::<bool>()) {
+            let mut bytes = bytes;
+            if short {
+                bytes[1] &= 0x7f;
+                bytes[3] &= 0x7f;
+                bytes[4] &= 0x7f;
+            }
+            let (mut at, mut place) = (0, 0);
+            let mut window = Window::at(&bytes, 0).unwrap();
+            let mut rest = window;
+            rest.byte(&mut place);
+            let (first, second) = (rest.take(&mut place), rest.take(&mut place));
+            let third = Window::at(&[&bytes[place.min(8)..], &[0; 8]].concat(), 0).unwrap().take(&mut place);
+            let front = window.take_front(&mut at);
+            prop_assert!(front.is_some() || !short);
+            if let Some((one, three)) = front {
+                prop_assert_eq!((Some(one), Some(three), at), (first, third, place));
+                prop_assert!(second.is_some() && at <= 5);
+                // What is left is what stands behind.
+                prop_assert_eq!(window.byte(&mut at), bytes[place]);
+            }
         }
 
         #[test]

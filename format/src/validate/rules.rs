@@ -5,6 +5,7 @@ use super::fault::BatchFault;
 use crate::batch::header::BatchHeader;
 use crate::codec::{Codec, TimestampType};
 use crate::number::{LeaderEpoch, Offset, Timestamp};
+use crate::records::Survey;
 
 /// Where an append comes from.
 #[allow(clippy::exhaustive_enums, reason = "the origins that Kafka's log knows")]
@@ -170,6 +171,26 @@ impl RecordChecks {
     }
 }
 
+impl RecordChecks {
+    /// Whether none of the records can be at fault, as far as what they have in common tells. `false` says nothing.
+    #[inline]
+    pub(super) fn admit(&self, records: &Survey) -> bool {
+        if self.flagged || self.key_needed && records.null_key {
+            return false;
+        }
+        if !self.create_time {
+            return true;
+        }
+        // What lies between two timestamps is no farther from now than one of the two, unless a difference goes round.
+        let (Some(behind), Some(ahead)) =
+            (self.now.checked_sub(records.oldest), records.newest.checked_sub(self.now))
+        else {
+            return false;
+        };
+        behind <= self.before_max && ahead <= self.after_max
+    }
+}
+
 /// The checks of a batch as a whole; `head` is the first of the append.
 pub(super) fn check_batch(
     head: &BatchHeader,
@@ -208,4 +229,52 @@ pub(super) fn check_batch(
         return Err(ValidationError::batch(BatchFault::Sequence { found: header.raw_base_sequence() }));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Numbers near each other, near `now`, and near the ends.
+    fn number() -> impl Strategy<Value = i64> {
+        prop_oneof![-3i64..1000, Just(i64::MIN), Just(i64::MAX), any::<i64>(), i64::MAX - 1000..=i64::MAX]
+    }
+
+    proptest! {
+        #[test]
+        fn records_that_are_admitted_together_have_no_fault_alone(
+            records in proptest::collection::vec((any::<bool>(), number()), 1..6),
+            (key_needed, create_time, flagged) in any::<(bool, bool, bool)>(),
+            (now, before_max, after_max) in (number(), number(), number()),
+        ) {
+            let checks = RecordChecks { key_needed, create_time, flagged, now, before_max, after_max };
+            let survey = Survey {
+                count: records.len() as u64,
+                oldest: records.iter().map(|record| record.1).min().unwrap_or_default(),
+                newest: records.iter().map(|record| record.1).max().unwrap_or_default(),
+                null_key: records.iter().any(|record| !record.0),
+            };
+            let at_fault = records.iter().any(|record| checks.fault(record.0, record.1).is_some());
+            prop_assert!(!(checks.admit(&survey) && at_fault));
+        }
+    }
+
+    #[test]
+    fn records_as_they_usually_are_need_no_second_look() {
+        let rules = LeaderRules { now: Timestamp::new(1_000_000), ..LeaderRules::default() };
+        let checks = RecordChecks {
+            key_needed: rules.compacted,
+            create_time: true,
+            flagged: false,
+            now: rules.now.get(),
+            before_max: rules.timestamp_before_max_ms,
+            after_max: rules.timestamp_after_max_ms,
+        };
+        let survey = Survey { count: 2, oldest: 0, newest: 1_000_100, null_key: true };
+        assert!(checks.admit(&survey));
+        assert!(!RecordChecks { key_needed: true, ..checks }.admit(&survey));
+        assert!(!checks.admit(&Survey { newest: 5_000_000, ..survey }));
+    }
 }
