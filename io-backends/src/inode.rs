@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::backend::MapAccess;
-use crate::map::{MappedRegion, Mapping, View};
+use crate::map::{Kept, MappedRegion, Mapping, View};
 use crate::sync::{Ordering, real};
 
 /// How long a view waits for writes that are going on.
@@ -122,11 +122,12 @@ impl Inode {
         Ok(MappedRegion::file(mapping, len, access))
     }
 
-    /// Lends out `range` of `file`, whose inode this is. Waits for writes that are going on, with `pause` between two
+    /// Lends out `range` of `file`, whose inode this is and whose handle `kept` belongs to. Waits for writes that are going on, with `pause` between two
     /// looks at them: what makes them finish, if somebody must. Gives up after [`WAIT_MAX`].
     pub(crate) fn map_bytes(
         self: &Arc<Self>,
         file: &File,
+        kept: &Kept,
         range: Range<u64>,
         pause: impl Fn(),
     ) -> io::Result<Bytes> {
@@ -157,7 +158,7 @@ impl Inode {
                 return Err(busy("writes to the file do not come to an end"));
             }
         }
-        match View::new(file, range, Arc::clone(self), id) {
+        match View::new(file, kept, range, Arc::clone(self), id) {
             Ok(view) => Ok(Bytes::from_owner(view)),
             Err(error) => {
                 self.thaw(id);

@@ -6,7 +6,8 @@
 //!   beside a writer, in this process or another, sees the old word or the new one. Which words belong together is
 //!   for the layer above to publish.
 //! - A view does lend out its bytes, so they must not change. The engine refuses writes, cuts and writable maps of a
-//!   file for as long as a view shows the range (`inode.rs`).
+//!   file for as long as a view shows the range (`inode.rs`). The file stays mapped when the view has gone, but only a view
+//!   makes a reference to mapped bytes, and only to those that it shows.
 //! - A load from a page that the file no longer has kills the process with SIGBUS. Every cut of a file through this
 //!   crate first puts zero pages under the part of its regions that is cut off, and is refused where a view shows
 //!   that part. No safe code of this workspace cuts a file in another way.
@@ -15,14 +16,15 @@
 //! system calls of its own. The lock on the data directory, [`Namespace::lock`](crate::Namespace::lock), is there to
 //! keep both away; a view relies on it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Weak};
 
-use memmap2::{Mmap, MmapOptions, MmapRaw};
+use memmap2::{MmapOptions, MmapRaw};
 
 use crate::backend::MapAccess;
 use crate::error::IoError;
@@ -239,9 +241,89 @@ impl fmt::Debug for Mapping {
     }
 }
 
+/// Bytes of a file, mapped so that views can show parts of them.
+struct Pages {
+    raw: MmapRaw,
+    /// Where in the file the first byte stands.
+    from: u64,
+}
+
+impl Pages {
+    fn new(file: &File, range: Range<u64>) -> io::Result<Self> {
+        let len = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let raw = MmapOptions::new().offset(range.start).len(len).map_raw_read_only(file)?;
+        Ok(Self { raw, from: range.start })
+    }
+
+    fn hold(&self, range: &Range<u64>) -> bool {
+        self.from <= range.start && range.end <= self.from + self.raw.len() as u64
+    }
+}
+
+/// Files that stay mapped between two views. Each costs address space and, for what was looked at, page tables, 2 MiB for a
+/// GiB; and a process may have only so many mappings.
+const KEPT_MAX: usize = 64;
+
+/// The files that stay mapped, the one that was mapped first in front.
+static KEPT: LazyLock<real::Mutex<VecDeque<Arc<Pages>>>> = LazyLock::new(Default::default);
+
+/// The mapping of one handle's whole file, kept for the next view: mapping costs system calls, and a page fault for every few
+/// pages that are looked at. Unmapped when the handle is dropped, or [`KEPT_MAX`] others have been mapped since.
+#[derive(Default)]
+pub(crate) struct Kept(real::Mutex<Weak<Pages>>);
+
+impl Kept {
+    /// A mapping of `range` at least, which the file has.
+    fn pages(&self, file: &File, range: &Range<u64>) -> io::Result<Arc<Pages>> {
+        let mut own = self.0.lock();
+        if let Some(pages) = own.upgrade()
+            && pages.hold(range)
+        {
+            return Ok(pages);
+        }
+        forget(&own);
+        let Ok(pages) = Pages::new(file, 0..file.metadata()?.len()) else {
+            // No room for all of it.
+            return Pages::new(file, range.clone()).map(Arc::new);
+        };
+        let pages = Arc::new(pages);
+        if !pages.hold(range) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        *own = Arc::downgrade(&pages);
+        let oldest = {
+            let mut kept = KEPT.lock();
+            kept.push_back(Arc::clone(&pages));
+            if kept.len() > KEPT_MAX { kept.pop_front() } else { None }
+        };
+        // Unmapped without the lock.
+        drop(oldest);
+        Ok(pages)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        forget(&self.0.lock());
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").finish_non_exhaustive()
+    }
+}
+
+/// Lets go of a mapping, unless it has gone.
+fn forget(pages: &Weak<Pages>) {
+    let Some(pages) = pages.upgrade() else { return };
+    KEPT.lock().retain(|kept| !Arc::ptr_eq(kept, &pages));
+}
+
 /// A range of a file, mapped to be lent out as bytes. The inode refuses changes to the range while it lives.
 pub(crate) struct View {
-    map: Mmap,
+    pages: Arc<Pages>,
+    range: Range<u64>,
     inode: Arc<Inode>,
     id: u64,
 }
@@ -249,20 +331,28 @@ pub(crate) struct View {
 impl View {
     /// Maps `range`, which is not empty. The caller has checked that the file has it, and has made the inode refuse
     /// changes to it, under `id`.
-    pub(crate) fn new(file: &File, range: Range<u64>, inode: Arc<Inode>, id: u64) -> io::Result<Self> {
-        let len = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let mut options = MmapOptions::new();
-        options.offset(range.start).len(len);
-        // SAFETY: the bytes do not change while the map lives: this process writes to the file through its inode,
-        // which refuses, and other processes are kept out by the lock that the module's text speaks of.
-        let map = unsafe { options.map(file) }?;
-        Ok(Self { map, inode, id })
+    pub(crate) fn new(
+        file: &File,
+        kept: &Kept,
+        range: Range<u64>,
+        inode: Arc<Inode>,
+        id: u64,
+    ) -> io::Result<Self> {
+        let pages = kept.pages(file, &range)?;
+        Ok(Self { pages, range, inode, id })
     }
 }
 
 impl AsRef<[u8]> for View {
     fn as_ref(&self) -> &[u8] {
-        &self.map
+        let Range { start, end } = self.range;
+        debug_assert!(self.pages.hold(&self.range));
+        let first = self.pages.raw.as_ptr().wrapping_add((start - self.pages.from) as usize);
+        // SAFETY: the bytes lie in the mapping, as `Kept::pages` has seen to, and it stays mapped as long as `self`. They do not
+        // change while the view lives: this process writes to the file and cuts it through its inode, which refuses, and other
+        // processes are kept out by the lock that the module's text speaks of. No other reference is made to bytes of the mapping
+        // than by views.
+        unsafe { std::slice::from_raw_parts(first, (end - start) as usize) }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::backend::{Align, Backend, FileCaps, MapAccess, Namespace, OpenHow, Ra
 use crate::direct::Direct;
 use crate::error::{IoError, Verdict};
 use crate::inode::Inode;
-use crate::map::MappedRegion;
+use crate::map::{Kept, MappedRegion};
 use crate::op::{Advice, Done, Gather, Op, Reserve, Through};
 use crate::plan::AppendPlan;
 use crate::probe;
@@ -101,6 +101,7 @@ pub(crate) struct StdFile {
     direct: Option<Direct>,
     path: Arc<Path>,
     inode: Arc<Inode>,
+    kept: Kept,
     writable: bool,
     modes: FileModes,
 }
@@ -123,7 +124,7 @@ impl StdFile {
                 probe::dont_cache(&file)?;
             }
             let file = Arc::new(file);
-            Ok(StdFile { file, direct, path: path.into(), inode, writable, modes })
+            Ok(StdFile { file, direct, path: path.into(), inode, kept: Kept::default(), writable, modes })
         };
         open().map_err(|error| IoError::new("open", path, error))
     }
@@ -244,7 +245,7 @@ impl StdFile {
 
     /// [`RawFile::map_bytes`], with what is done while it waits for writes.
     pub(crate) fn map_bytes_pausing(&self, range: Range<u64>, pause: impl Fn()) -> Result<Bytes, IoError> {
-        self.inode.map_bytes(&self.file, range.clone(), pause).map_err(|source| {
+        self.inode.map_bytes(&self.file, &self.kept, range.clone(), pause).map_err(|source| {
             self.error("map", source).with_range(range.start, range.end.saturating_sub(range.start))
         })
     }

@@ -106,3 +106,63 @@ fn cutting_a_file_under_its_regions_kills_nobody_at_any_moment() {
         }
     });
 }
+
+/// Files stay mapped for the whole process: tests that count them run one after the other.
+#[cfg(target_os = "linux")]
+static COUNTED: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// How many maps of files in `dir` the process has.
+#[cfg(target_os = "linux")]
+fn maps_of(dir: &Path) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains(dir.to_str().unwrap())).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_stays_mapped_between_views_while_its_handle_lives() {
+    let _alone = COUNTED.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let file = file(dir.path(), 10_000);
+    let first = file.map_bytes(100..5000).unwrap();
+    let second = file.map_bytes(4000..9000).unwrap();
+    assert_eq!(maps_of(dir.path()), 1);
+    drop((first, second));
+    assert_eq!(maps_of(dir.path()), 1);
+    // Written again, cut and grown meanwhile: a view shows what the file has when it is made.
+    write(&*file, 4999).unwrap();
+    assert_eq!(&file.map_bytes(4998..5001).unwrap()[..], &[7, b'x', 7]);
+    file.submit(Op::SetLen { len: 4000 }).wait().result.unwrap();
+    assert_eq!(file.map_bytes(3000..4001).unwrap_err().verdict(), Verdict::Misuse);
+    write_all(&*file, 4000, Bytes::from(vec![8; 100_000]).into()).unwrap();
+    let third = file.map_bytes(3999..104_000).unwrap();
+    assert_eq!((third[0], third[1], third[100_000]), (7, 8, 8));
+    assert_eq!(maps_of(dir.path()), 1);
+    drop(file);
+    assert!(third[1..].iter().all(|byte| *byte == 8));
+    drop(third);
+    assert_eq!(maps_of(dir.path()), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_more_than_so_many_files_stay_mapped() {
+    let _alone = COUNTED.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<_> = (0..80)
+        .map(|n| {
+            let file = StdBackend::new().open(&dir.path().join(format!("{n}.log")), OpenHow::Create).unwrap();
+            write_all(&*file, 0, Bytes::from(vec![n; 100]).into()).unwrap();
+            file
+        })
+        .collect();
+    let views: Vec<_> = files.iter().map(|file| file.map_bytes(0..100).unwrap()).collect();
+    assert_eq!(maps_of(dir.path()), 80);
+    drop(views);
+    assert!((1..=64).contains(&maps_of(dir.path())));
+    for (n, file) in files.iter().enumerate() {
+        assert_eq!(&file.map_bytes(10..20).unwrap()[..], &[n as u8; 10]);
+    }
+    drop(files);
+    assert_eq!(maps_of(dir.path()), 0);
+}
