@@ -20,8 +20,12 @@ pub enum Gather {
 
 impl Gather {
     /// Bytes in all parts together.
+    #[inline]
     pub fn len(&self) -> u64 {
-        self.parts().iter().map(|part| part.len() as u64).sum()
+        match self {
+            Gather::One(part) => part.len() as u64,
+            Gather::Many(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+        }
     }
 
     /// Whether there are no bytes at all.

@@ -57,7 +57,12 @@ impl Reserved {
     ///
     /// # Errors
     /// There is no space: nothing changed. A file system that takes none ahead is not an error; it is not asked again.
+    #[inline]
     pub(crate) fn reach(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
+        if matches!(self.space, Space::None) { Ok(()) } else { self.reach_ahead(file, end) }
+    }
+
+    fn reach_ahead(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
         let (step, how) = match self.space {
             Space::None => return Ok(()),
             Space::Blocks(step) => (step, Reserve::Blocks),
