@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::dump;
 use super::golden::temporary;
 use super::oracle::{Oracle, kafka};
+use super::{broker_round, dump};
 use crate::replay::{base64, decoded};
 use crate::{Outcome, shell, workspace};
 
-const CODECS: &[&str] = &["none", "gzip", "snappy", "lz4", "zstd"];
+pub(super) const CODECS: &[&str] = &["none", "gzip", "snappy", "lz4", "zstd"];
 
 /// Files of a data directory that a broker and kseg both keep beside the partitions.
 const CHECKPOINTS: &[&str] = &[
@@ -39,8 +39,8 @@ const COMPLAINTS: &[&str] = &[
 const LOADERS: &[&str] = &["LogLoader", "LogManager", "LogSegment", "UnifiedLog", "ProducerStateManager"];
 
 /// A broker in a folder; stopped when it is dropped, however that comes.
-struct Broker {
-    folder: PathBuf,
+pub(super) struct Broker {
+    pub(super) folder: PathBuf,
     port: u16,
     running: bool,
 }
@@ -53,13 +53,13 @@ impl Broker {
     }
 
     /// Formats an empty cluster of one.
-    fn new(folder: &Path) -> Result<Broker, String> {
+    pub(super) fn new(folder: &Path) -> Result<Broker, String> {
         let broker = Broker { folder: folder.to_path_buf(), port: free_ports()?, running: false };
         shell::output(&mut broker.order("new"))?;
         Ok(broker)
     }
 
-    fn start(&mut self) -> Outcome {
+    pub(super) fn start(&mut self) -> Outcome {
         self.running = true;
         // Its output must not be ours: the broker would keep it open.
         let mut order = self.order("start");
@@ -72,17 +72,24 @@ impl Broker {
         }
     }
 
-    fn stop(&mut self) -> Outcome {
+    pub(super) fn stop(&mut self) -> Outcome {
         shell::output(&mut self.order("stop"))?;
         self.running = false;
         Ok(())
     }
 
-    fn client(&self) -> Result<Oracle, String> {
+    /// As if the machine had lost it: kill -9.
+    pub(super) fn kill(&mut self) -> Outcome {
+        shell::output(&mut self.order("kill"))?;
+        self.running = false;
+        Ok(())
+    }
+
+    pub(super) fn client(&self) -> Result<Oracle, String> {
         Oracle::start(&["client", &format!("127.0.0.1:{}", self.port)])
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("broker.log")).unwrap_or_default()
     }
 
@@ -116,6 +123,11 @@ fn free_ports() -> Result<u16, String> {
 /// # Errors
 /// The first thing that is not as it should be.
 pub(crate) fn run(count: Option<u64>) -> Outcome {
+    adopted_lines(count)?;
+    broker_round::run()
+}
+
+fn adopted_lines(count: Option<u64>) -> Outcome {
     let kseg = dump::built()?;
     let folder = temporary()?;
     let ours = folder.path().join("kseg");
@@ -168,7 +180,9 @@ pub(crate) fn run(count: Option<u64>) -> Outcome {
     same(COMPACTED, 0, &left, &fetched)?;
     drop(client);
     broker.stop()?;
-    complaints(&broker.log()[said_before..], text.len())?;
+    let said = &broker.log()[said_before..];
+    complaints(said)?;
+    from_snapshots(said, text.len())?;
 
     let grown: Vec<String> =
         text.iter().cloned().chain(["one more".to_owned(), "and a last \u{1f980}".to_owned()]).collect();
@@ -288,7 +302,11 @@ fn hand_over(ours: &Path, data: &Path) -> Outcome {
     Ok(())
 }
 
-fn asked(client: &mut Oracle, op: Value) -> Result<Value, String> {
+/// What the client answers.
+///
+/// # Errors
+/// It fails.
+pub(super) fn asked(client: &mut Oracle, op: Value) -> Result<Value, String> {
     let answer = client.ask(&op.to_string())?;
     answer.get("ok").cloned().ok_or_else(|| format!("{op}: {answer}"))
 }
@@ -317,8 +335,11 @@ fn same(topic: &str, first: usize, expected: &[String], read: &[String]) -> Outc
     ))
 }
 
-/// What the broker said while it loaded partitions of `lines` records each.
-fn complaints(log: &str, lines: usize) -> Outcome {
+/// What the broker did not like while it loaded a directory that had been stopped in an orderly way.
+///
+/// # Errors
+/// The first complaints, or that nothing tells of an orderly stop.
+pub(super) fn complaints(log: &str) -> Outcome {
     // The broker's own metadata log is not what is looked at.
     let ours: Vec<&str> = log.lines().filter(|l| !l.contains("__cluster_metadata")).collect();
     let bad = |line: &&&str| {
@@ -329,17 +350,18 @@ fn complaints(log: &str, lines: usize) -> Outcome {
     if !found.is_empty() {
         return Err(format!("the broker complains:\n    {}", found.join("\n    ")));
     }
-    // From the log's end on there is nothing to rebuild: the snapshot there was taken.
-    let loaded = format!("rebuilding producer state from offset {lines} ");
-    let clean = ours.iter().filter(|l| l.contains(&loaded)).count();
-    if clean != CODECS.len() {
-        return Err(format!(
-            "{clean} of {} partitions were loaded from the producer snapshot at their end",
-            CODECS.len()
-        ));
-    }
     if !ours.iter().any(|l| l.contains("Skipping recovery of")) {
         return Err("the broker does not say that it skips recovery".to_owned());
     }
     Ok(())
+}
+
+/// Whether partitions of `lines` records each were loaded from the snapshot at their end: there was nothing to rebuild.
+fn from_snapshots(log: &str, lines: usize) -> Outcome {
+    let loaded = format!("rebuilding producer state from offset {lines} ");
+    let clean = log.lines().filter(|l| l.contains(&loaded)).count();
+    if clean == CODECS.len() {
+        return Ok(());
+    }
+    Err(format!("{clean} of {} partitions were loaded from the producer snapshot at their end", CODECS.len()))
 }

@@ -62,22 +62,13 @@ pub(crate) fn check(name: &str) -> Result<Vec<String>, String> {
         }
         // The only replica: its leader takes all there is for committed.
         log.update_high_watermark(log.log_end_offset());
-        for (what, seen) in [
-            ("read_uncommitted", Value::Array(records(&log, Isolation::HighWatermark)?)),
-            ("read_committed", Value::Array(records(&log, Isolation::Committed)?)),
-            ("offsets", offsets(&log)?),
-        ] {
-            let key = format!("{partition} {what}");
-            if let Some(difference) = difference(expected.get(&key).unwrap_or(&Value::Null), &seen) {
-                wrong.push(format!("{name}: {key}: {difference}"));
-            }
-        }
         let times = expected.get(&format!("{partition} times")).and_then(Value::as_array);
-        for pair in times.into_iter().flatten() {
-            let time = pair.pointer("/0").and_then(Value::as_i64).ok_or("a lookup without its time")?;
-            let seen = found(&log, TimestampQuery::At(Timestamp::new(time)))?;
-            if pair.get(1) != Some(&seen) {
-                wrong.push(format!("{name}: {partition} at {time}: expected {}, found {seen}", pair[1]));
+        let times: Vec<i64> = times.into_iter().flatten().filter_map(|pair| pair[0].as_i64()).collect();
+        for (what, seen) in seen(&log, &times)? {
+            let key = format!("{partition} {what}");
+            let nothing = if what == "times" { json!([]) } else { Value::Null };
+            if let Some(difference) = difference(expected.get(&key).unwrap_or(&nothing), &seen) {
+                wrong.push(format!("{name}: {key}: {difference}"));
             }
         }
     }
@@ -91,6 +82,20 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, String> {
     let read = File::open(path).and_then(|file| GzDecoder::new(file).read_to_end(&mut bytes));
     read.map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(bytes)
+}
+
+/// What a client would see: records of both isolations, first and last offsets, and what lies at each of `times`.
+///
+/// # Errors
+/// The log cannot be read.
+pub(super) fn seen(log: &Log, times: &[i64]) -> Result<[(&'static str, Value); 4], String> {
+    let at = |time: &i64| Ok(json!([time, found(log, TimestampQuery::At(Timestamp::new(*time)))?]));
+    Ok([
+        ("read_uncommitted", Value::Array(records(log, Isolation::HighWatermark)?)),
+        ("read_committed", Value::Array(records(log, Isolation::Committed)?)),
+        ("offsets", offsets(log)?),
+        ("times", times.iter().map(at).collect::<Result<Value, String>>()?),
+    ])
 }
 
 /// The records as a consumer of this isolation gets them.
@@ -172,7 +177,7 @@ fn found(log: &Log, query: TimestampQuery) -> Result<Value, String> {
 }
 
 /// Where two answers first differ.
-fn difference(expected: &Value, seen: &Value) -> Option<String> {
+pub(super) fn difference(expected: &Value, seen: &Value) -> Option<String> {
     if expected == seen {
         return None;
     }

@@ -23,6 +23,9 @@ const WAYS: &[&[&str]] = &[
     &["--index-sanity-check"],
 ];
 
+/// Those that look for what is wrong.
+const CHECKS: &[&[&str]] = &[&["--deep-iteration"], &["--verify-index-only"], &["--index-sanity-check"]];
+
 /// What the tool writes to standard error when an index disagrees with its log.
 const WRONG: &[&str] = &[
     "Mismatches in",
@@ -75,23 +78,54 @@ pub(crate) fn built() -> Result<PathBuf, String> {
     Ok(workspace::load()?.target.join("debug/kseg"))
 }
 
-/// All files of the kinds that the tool knows and kseg prints, below a folder of stories. A time index whose offset index
-/// nobody has opened yet is left out: Kafka's tool looks its entries up there, and fails to make that file.
+/// All files of the kinds that the tool knows and kseg prints, below a folder of stories.
 fn files(place: &Path) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     for story in partitions(place)? {
         for partition in partitions(&story)? {
-            let entries = fs::read_dir(&partition).map_err(|e| format!("{}: {e}", partition.display()))?;
-            let mut names: Vec<PathBuf> = entries.filter_map(Result::ok).map(|e| e.path()).collect();
-            names.sort();
-            let known = |p: &PathBuf| {
-                let kind = p.extension().and_then(|e| e.to_str()).unwrap_or_default();
-                ["log", "index"].contains(&kind) || kind == "timeindex" && p.with_extension("index").exists()
-            };
-            out.extend(names.iter().filter(|p| known(p)).map(|p| p.to_string_lossy().into_owned()));
+            out.extend(known_files(&partition)?);
         }
     }
     Ok(out)
+}
+
+/// Those of one partition. A time index whose offset index nobody has opened yet is left out: Kafka's tool looks its entries
+/// up there, and fails to make that file.
+fn known_files(partition: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(partition).map_err(|e| format!("{}: {e}", partition.display()))?;
+    let mut names: Vec<PathBuf> = entries.filter_map(Result::ok).map(|e| e.path()).collect();
+    names.sort();
+    let known = |p: &PathBuf| {
+        let kind = p.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        ["log", "index"].contains(&kind) || kind == "timeindex" && p.with_extension("index").exists()
+    };
+    Ok(names.iter().filter(|p| known(p)).map(|p| p.to_string_lossy().into_owned()).collect())
+}
+
+/// Whether Kafka's tool finds nothing wrong in the partitions of a data directory.
+///
+/// # Errors
+/// What it finds.
+pub(super) fn sound(data: &Path) -> Outcome {
+    let mut files = Vec::new();
+    for partition in partitions(data)? {
+        files.extend(known_files(&partition)?);
+    }
+    for way in CHECKS {
+        let mut tool = kafka(["dump", "--files", &files.join(",")]);
+        let done = output(tool.args(*way))?;
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let wrong = said.lines().find(|line| WRONG.iter().any(|w| line.contains(w)));
+        if wrong.is_some() || !done.status.success() {
+            let line = wrong.or_else(|| said.lines().last()).unwrap_or_default();
+            return Err(format!(
+                "{}, {way:?}: Kafka's tool ends with {}: {line}",
+                data.display(),
+                done.status
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn compare(kseg: &Path, whose: &str, files: &[String], way: &[&str], wrong: &mut Vec<String>) -> Outcome {

@@ -6,6 +6,7 @@
 
 mod broker;
 mod broker_folders;
+mod broker_round;
 mod compare;
 mod differences;
 mod dump;

@@ -64,6 +64,14 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
     Ok(())
 }
 
+/// An operation on a log that is open, as a line describes it.
+///
+/// # Errors
+/// As Kafka fails.
+pub(crate) fn on_log(log: &Log, op: &Value) -> Result<Value, Failure> {
+    state::on_log(log, Fields(op), None)
+}
+
 /// The logs that the lines so far have opened, and their common time.
 #[derive(Debug)]
 pub(crate) struct Replay {
