@@ -300,7 +300,7 @@ fn long_model(body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.preemption_bound = Some(1);
-    builder.max_permutations = Some(3000);
+    (builder.max_permutations, builder.checkpoint_interval) = (Some(3000), 500);
     check(&builder, body);
 }
 
