@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::sync::real::Mutex;
 
@@ -21,6 +21,8 @@ pub(crate) struct AlignedBuf {
     capacity: usize,
     len: usize,
     home: Option<Arc<Pool>>,
+    /// It lies in the arena.
+    lent: bool,
 }
 
 // SAFETY: it owns its memory alone, as a box does.
@@ -38,7 +40,7 @@ impl AlignedBuf {
         // SAFETY: the layout has a size, at least ALIGN.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, capacity, len: 0, home: None }
+        Self { start, capacity, len: 0, home: None, lent: false }
     }
 }
 
@@ -67,9 +69,12 @@ impl AsRef<[u8]> for AlignedBuf {
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if let Some(home) = self.home.take() {
-            let kept = AlignedBuf { start: self.start, capacity: self.capacity, len: 0, home: None };
+            let (start, capacity, lent) = (self.start, self.capacity, self.lent);
+            let kept = AlignedBuf { start, capacity, len: 0, home: None, lent };
             // Its own drop frees what the pool does not keep.
             home.keep(kept);
+        } else if self.lent {
+            ARENA.give_back(self.start);
         } else {
             // SAFETY: allocated with this layout; `home` was empty, so nobody else has taken it over.
             unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
@@ -81,6 +86,58 @@ impl fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AlignedBuf").field("len", &self.len).finish_non_exhaustive()
     }
+}
+
+/// One piece of memory for buffers of one size, which is never given back to the system: what is registered with a ring must
+/// stay where it is for as long as any ring may use it.
+struct Arena {
+    start: Option<NonNull<u8>>,
+    free: Mutex<Vec<usize>>,
+}
+
+// SAFETY: the memory is only reached through buffers, each of which owns its part alone.
+unsafe impl Send for Arena {}
+// SAFETY: as above; what is shared is the list of free parts, behind its lock.
+unsafe impl Sync for Arena {}
+
+/// Bytes of a buffer in the arena, and how many there are: as much as an unprivileged process may lock by default is twice that.
+const LENT: usize = 128 << 10;
+const LENT_MAX: usize = 32;
+
+static ARENA: LazyLock<Arena> = LazyLock::new(|| {
+    let layout = AlignedBuf::layout(LENT * LENT_MAX);
+    // SAFETY: the layout has a size.
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+    let free = if start.is_some() { (0..LENT_MAX).rev().collect() } else { Vec::new() };
+    Arena { start, free: Mutex::new(free) }
+});
+
+impl Arena {
+    fn lend(&self) -> Option<AlignedBuf> {
+        let start = self.start?;
+        let place = self.free.lock().pop()?;
+        // SAFETY: the place is one of LENT_MAX inside the memory.
+        let start = unsafe { start.add(place * LENT) };
+        Some(AlignedBuf { start, capacity: LENT, len: 0, home: None, lent: true })
+    }
+
+    fn give_back(&self, part: NonNull<u8>) {
+        if let Some(start) = self.start {
+            self.free.lock().push((part.as_ptr() as usize - start.as_ptr() as usize) / LENT);
+        }
+    }
+}
+
+/// The memory that buffers of the usual size of a write lie in, and its length: it stays for as long as the process lives.
+pub(crate) fn arena() -> Option<(*mut u8, usize)> {
+    ARENA.start.map(|start| (start.as_ptr(), LENT * LENT_MAX))
+}
+
+/// Whether `len` bytes at `start` lie in the arena.
+pub(crate) fn is_in_arena(start: *const u8, len: usize) -> bool {
+    let Some((arena, size)) = arena() else { return false };
+    let at = (start as usize).wrapping_sub(arena as usize);
+    at < size && len <= size - at
 }
 
 /// Buffers that were used and will be again.
@@ -98,13 +155,18 @@ impl Pool {
             let place = kept.iter().rposition(|buf| buf.capacity == capacity);
             place.map(|place| kept.swap_remove(place))
         };
-        let mut buf = known.unwrap_or_else(|| AlignedBuf::zeroed(capacity));
+        let lent = || if capacity == LENT { ARENA.lend() } else { None };
+        let mut buf = known.or_else(lent).unwrap_or_else(|| AlignedBuf::zeroed(capacity));
         buf.len = len;
         buf.home = Some(Arc::clone(self));
         buf
     }
 
     fn keep(&self, buf: AlignedBuf) {
+        if buf.lent {
+            // For whoever needs one next, in whatever pool.
+            return;
+        }
         let mut kept = self.kept.lock();
         let bytes: usize = kept.iter().map(|buf| buf.capacity).sum();
         if bytes + buf.capacity <= KEPT_MAX {
@@ -128,6 +190,26 @@ mod tests {
             drop(buf);
             assert_eq!(pool.take(len).as_ptr(), place);
         }
+    }
+
+    #[test]
+    fn buffers_of_the_arena_are_apart_and_go_round() {
+        let pool = Arc::new(Pool::default());
+        let take = || (0..LENT_MAX + 3).map(|_| pool.take(LENT)).collect::<Vec<_>>();
+        let mut all = take();
+        for (index, buf) in all.iter_mut().enumerate() {
+            buf.fill(index as u8);
+        }
+        let lent = |buf: &AlignedBuf| is_in_arena(buf.as_ptr(), buf.len());
+        let is = |(index, buf): (usize, &AlignedBuf)| buf.iter().all(|byte| *byte == index as u8);
+        assert!(all.iter().enumerate().all(is), "each is its own");
+        let count = all.iter().filter(|buf| lent(buf)).count();
+        assert!((1..=LENT_MAX).contains(&count) && !lent(&all[LENT_MAX + 2]));
+        drop(all);
+        assert!(take().iter().any(lent));
+        let (start, size) = arena().unwrap();
+        assert!(is_in_arena(start, size) && !is_in_arena(start, size + 1));
+        assert!(!is_in_arena(start.wrapping_add(size), 1) && !is_in_arena(start.wrapping_sub(1), 1));
     }
 
     #[test]

@@ -14,6 +14,13 @@ pub struct Options {
     pub depth: Option<u32>,
     /// `entries`: of the ring's submission queue. 1 to 32768; engine `uring`. Default: 64.
     pub entries: Option<u32>,
+    /// `inline`: writes through the page cache of fewer bytes are done by the thread that asks for them, as by `std`: they would be
+    /// handed to a thread of the kernel, which costs more than they do. 0 for none. At most 64m; engine `uring` without
+    /// `direct`. Default: 64k.
+    pub inline: Option<u32>,
+    /// `registered`: `off` for a ring without registered files and buffers. Engine `uring`. Default: on, where the kernel has
+    /// them.
+    pub registered: Option<bool>,
     /// `chunk`: bytes of one write at most; with `direct` also how many are gathered before a write begins by itself.
     /// 4k to 64m. Default: 128k with `direct`, else 1m; engine `uring` or `direct`.
     pub chunk: Option<u32>,
@@ -43,6 +50,8 @@ impl Options {
         let misplaced = [
             ("depth", self.depth.is_some(), uring || auto),
             ("entries", self.entries.is_some(), uring || auto),
+            ("inline", self.inline.is_some(), (uring && !direct) || auto),
+            ("registered", self.registered.is_some(), uring || auto),
             ("chunk", self.chunk.is_some(), uring || direct || auto),
             ("tail", self.tail.is_some(), direct || auto),
             ("preallocate", self.preallocate.is_some(), engine != Engine::Memory),
@@ -59,23 +68,24 @@ impl Options {
     fn set(&mut self, item: &str) -> Result<(), String> {
         let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} is not key=value"))?;
         let number = |from: u32, to: u32| Some(in_range(value, from, to)).transpose();
+        let switch = || match value {
+            "on" => Ok(Some(true)),
+            "off" => Ok(Some(false)),
+            _ => Err(format!("{key} is on or off, not {value:?}")),
+        };
         match key {
             "depth" => self.depth = number(1, 1024)?,
             "entries" => self.entries = number(1, 32_768)?,
+            "inline" => self.inline = number(0, 64 << 20)?,
+            "registered" => self.registered = switch()?,
             "chunk" => self.chunk = number(4 << 10, 64 << 20)?,
             "tail" => self.tail = number(0, GIB)?,
             "preallocate" => self.preallocate = number(0, GIB)?,
             "zeroed" => self.zeroed = number(4 << 10, GIB)?,
             "writebehind" => self.write_behind = number(64 << 10, GIB)?,
-            "dsync" => {
-                self.dsync = Some(match value {
-                    "on" => true,
-                    "off" => false,
-                    _ => return Err(format!("dsync is on or off, not {value:?}")),
-                });
-            }
+            "dsync" => self.dsync = switch()?,
             _ => {
-                let known = "depth, entries, chunk, tail, preallocate, zeroed, dsync, writebehind";
+                let known = "depth, entries, inline, registered, chunk, tail, preallocate, zeroed, dsync, writebehind";
                 return Err(format!("no option is called {key:?}; there are {known}"));
             }
         }
@@ -130,6 +140,7 @@ impl fmt::Display for Options {
             }
         }
         let sizes = [
+            ("inline", self.inline),
             ("chunk", self.chunk),
             ("tail", self.tail),
             ("preallocate", self.preallocate),
@@ -141,8 +152,10 @@ impl fmt::Display for Options {
                 write!(f, ",{key}={}", Size(bytes))?;
             }
         }
-        if let Some(on) = self.dsync {
-            write!(f, ",dsync={}", if on { "on" } else { "off" })?;
+        for (key, on) in [("registered", self.registered), ("dsync", self.dsync)] {
+            if let Some(on) = on {
+                write!(f, ",{key}={}", if on { "on" } else { "off" })?;
+            }
         }
         Ok(())
     }
@@ -163,6 +176,8 @@ mod tests {
             "uring+direct,depth=4,preallocate=0",
             "auto,zeroed=4k",
             "uring,depth=1023,entries=32,chunk=5000",
+            "uring,inline=0,registered=off",
+            "uring+direct,chunk=1m,registered=on,dsync=on",
         ] {
             assert_eq!(text.parse::<BackendSpec>().unwrap().to_string(), text);
         }
@@ -188,7 +203,10 @@ mod tests {
             ("uring,entries=4294967296", "is not a number"),
             ("std,zeroed=4194304k", "from 4k to 1024m"),
             ("std,zeroed=1g", "is not a number"),
-            ("std,dsync=yes", "on or off"),
+            ("std,dsync=yes", "dsync is on or off"),
+            ("uring,registered=1", "registered is on or off"),
+            ("std,registered=off", "registered does not go"),
+            ("uring+direct,inline=4k", "inline does not go"),
             ("std,linger=4", "there are depth"),
         ] {
             let error = text.parse::<BackendSpec>().unwrap_err().to_string();

@@ -1,8 +1,10 @@
 //! Bytes of a file to a socket, by the kernel where it can: they go from the page cache to the network without being
 //! copied through this process.
 //!
-//! `sendfile(2)` does it, which measured faster than `splice(2)` through a pipe, than a memory map that is written, and than
-//! a read and a write. Pages that are on their way stay those of the file: what is changed in it meanwhile may be
+//! `sendfile(2)` does it, which measured faster than a memory map that is written, and than a read and a write. `splice(2)`
+//! is not used: over loopback, from the page cache, it had 0.84 of sendfile's rate in pieces of 16 KiB, 0.90 in pieces of
+//! 128 KiB, and 1.1 in pieces of 1 MiB with an interval on both sides of 1 (paired slices, Linux 6.18), and it wants a pipe for each
+//! connection: two descriptors, and memory of the kernel's as large as the piece. Pages that are on their way stay those of the file: what is changed in it meanwhile may be
 //! what arrives. Only what is stable is sent so; the rest comes from the appender's memory.
 
 use std::io;

@@ -171,7 +171,10 @@ impl BackendSpec {
             #[cfg(target_os = "linux")]
             Engine::Uring => {
                 let entries = self.options.entries.unwrap_or(64);
-                let backend = crate::uring::UringBackend::with(self.to_string(), modes, entries);
+                let inline = u64::from(self.options.inline.unwrap_or(64 << 10));
+                let registered = self.options.registered.unwrap_or(true);
+                let setup = crate::uring::Setup { entries, inline, registered };
+                let backend = crate::uring::UringBackend::with(self.to_string(), modes, setup);
                 Ok(Arc::new(backend.map_err(refused)?))
             }
             #[cfg(not(target_os = "linux"))]

@@ -137,6 +137,11 @@ impl StdFile {
         }
     }
 
+    /// The descriptor that most writes go through.
+    pub(crate) fn usual_target(&self) -> &Arc<File> {
+        self.direct.as_ref().map_or(&self.file, Direct::file)
+    }
+
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         &self.inode
     }

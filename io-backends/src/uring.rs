@@ -2,7 +2,8 @@
 //! engine `std`, on the thread that asks for it.
 //!
 //! Measured reasons: a read of cached bytes and a sync gain nothing from the ring (both are handed to a thread of the
-//! kernel there), and neither does anything that changes the size of a file.
+//! kernel there), and neither does anything that changes the size of a file, nor a small write through the page cache: a
+//! copy to memory that is handed to another thread. Such writes are done at once, too.
 //!
 //! One ring serves all files of a backend. Any thread submits; whoever waits for a ticket fetches completions, one
 //! thread at a time ([`ring`]), so no thread stands between a write and who waits for it.
@@ -22,12 +23,23 @@ use crate::backend::{Align, Backend, FileCaps, MapAccess, Namespace, OpenHow, Ra
 use crate::error::IoError;
 use crate::inode::Inode;
 use crate::map::MappedRegion;
-use crate::op::{Done, Op};
+use crate::op::{Done, Op, Through};
 use crate::probe::Unavailable;
 use crate::std_file::{FileModes, StdFile};
 use crate::std_names::StdNames;
 use crate::ticket::Ticket;
-use crate::uring::ring::{Ring, Write};
+use crate::uring::ring::{FixedFile, Ring, Write};
+
+/// How the engine is set up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    /// Of the submission queue.
+    pub(crate) entries: u32,
+    /// Writes through the page cache of fewer bytes are done by who asks for them.
+    pub(crate) inline: u64,
+    /// Files and buffers are registered with the ring, where the kernel takes them.
+    pub(crate) registered: bool,
+}
 
 /// Files of the operating system, written through an io_uring.
 #[derive(Debug)]
@@ -36,11 +48,15 @@ pub struct UringBackend {
     names: StdNames,
     ring: Arc<Ring>,
     modes: FileModes,
+    inline: u64,
 }
 
 impl UringBackend {
-    pub(crate) fn with(name: String, modes: FileModes, entries: u32) -> Result<Self, Unavailable> {
-        Ok(Self { name, names: StdNames, ring: Arc::new(Ring::new(entries)?), modes })
+    pub(crate) fn with(name: String, modes: FileModes, setup: Setup) -> Result<Self, Unavailable> {
+        let ring = Arc::new(Ring::new(setup.entries, setup.registered)?);
+        // What is to leave the page cache begins to be written at once: that may take long.
+        let inline = if modes.direct || modes.dont_cache { 0 } else { setup.inline };
+        Ok(Self { name, names: StdNames, ring, modes, inline })
     }
 }
 
@@ -55,7 +71,8 @@ impl Backend for UringBackend {
 
     fn open(&self, path: &Path, how: OpenHow) -> Result<Arc<dyn RawFile>, IoError> {
         let file = StdFile::open(path, how, self.modes)?;
-        Ok(Arc::new(UringFile { file, ring: Arc::clone(&self.ring) }))
+        let fixed = if how == OpenHow::Read { None } else { self.ring.register(file.usual_target()) };
+        Ok(Arc::new(UringFile { file, ring: Arc::clone(&self.ring), fixed, inline: self.inline }))
     }
 
     fn drive(&self, max_wait: Duration) -> Result<usize, IoError> {
@@ -67,6 +84,9 @@ impl Backend for UringBackend {
 struct UringFile {
     file: StdFile,
     ring: Arc<Ring>,
+    /// The ring's own handle of what writes usually go to.
+    fixed: Option<Arc<FixedFile>>,
+    inline: u64,
 }
 
 impl RawFile for UringFile {
@@ -85,6 +105,9 @@ impl RawFile for UringFile {
     fn submit(&self, op: Op) -> Ticket {
         let Op::Write { at, data, through } = op else { return self.file.submit(op) };
         let size = data.len();
+        if size < self.inline && through == Through::No {
+            return self.file.submit(Op::Write { at, data, through });
+        }
         let path = self.file.shared_path();
         let refused = |error| IoError::new("write", &**path, error).with_range(at, size);
         if at.checked_add(size).is_none_or(|end| end > i64::MAX as u64) {
@@ -96,10 +119,23 @@ impl RawFile for UringFile {
             Ok(_) if size == 0 => Ticket::ready(Done::written(Ok(0), data)),
             Ok(writing) => {
                 let target = Arc::clone(self.file.target(at, &data));
+                let is_usual = Arc::ptr_eq(&target, self.file.usual_target());
+                let fixed = self.fixed.clone().filter(|_| is_usual);
                 let dont_cache = self.file.modes().dont_cache;
                 let block = u64::from(self.file.align().offset.get());
                 let path = Arc::clone(path);
-                self.ring.write(Write { target, path, writing, at, data, size, through, dont_cache, block })
+                self.ring.write(Write {
+                    target,
+                    fixed,
+                    path,
+                    writing,
+                    at,
+                    data,
+                    size,
+                    through,
+                    dont_cache,
+                    block,
+                })
             }
         }
     }

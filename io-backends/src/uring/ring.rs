@@ -19,13 +19,14 @@ use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::Errno;
 
+use crate::aligned;
 use crate::error::{IoError, Verdict};
 use crate::inode::{Inode, Writing};
 use crate::op::{Done, Gather, Through};
@@ -54,15 +55,30 @@ pub(super) struct Ring {
     reaped: Condvar,
     /// Cleared by the first file system that does not know the flag.
     dsync: AtomicBool,
+    /// The aligned buffers are known to the kernel: it need not look up and hold their pages for each write.
+    buffers: bool,
+    /// Free places in the table of files that the kernel holds for the ring; none where it has no such table.
+    files: Mutex<Vec<u32>>,
     /// What tests have the kernel say.
     #[cfg(all(test, not(loom)))]
     said: Mutex<tests::Said>,
+}
+
+/// Files that a ring can hold.
+const FILES: u32 = 256;
+
+/// A file that the kernel holds for the ring, by its place in the table.
+pub(super) struct FixedFile {
+    uring: Weak<Ring>,
+    place: u32,
 }
 
 /// A write, as it is asked for.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) target: Arc<File>,
+    /// The same by its place in the ring, where it has one.
+    pub(super) fixed: Option<Arc<FixedFile>>,
     pub(super) path: Arc<Path>,
     pub(super) writing: Writing<Arc<Inode>>,
     pub(super) at: u64,
@@ -105,7 +121,7 @@ unsafe impl Send for Flying {}
 impl Ring {
     /// A ring of `entries` submissions and four times as many completions, with as many of the features that help as
     /// the kernel has.
-    pub(super) fn new(entries: u32) -> Result<Self, Unavailable> {
+    pub(super) fn new(entries: u32, registered: bool) -> Result<Self, Unavailable> {
         let uring = set_up(entries)?;
         let params = uring.params();
         if !params.is_feature_nodrop() || !params.is_feature_ext_arg() {
@@ -122,8 +138,14 @@ impl Ring {
             ));
         }
         let capacity = params.cq_entries() as usize;
+        // What the kernel does not take, for want of it or of locked memory, is done without.
+        let buffers = registered && probe.is_supported(opcode::WriteFixed::CODE) && register_buffers(&uring);
+        let has_files = registered && uring.submitter().register_files_sparse(FILES).is_ok();
+        let files = if has_files { (0..FILES).rev().collect() } else { Vec::new() };
         Ok(Self {
             uring,
+            buffers,
+            files: Mutex::new(files),
             flying: SlotTable::new(capacity),
             submission: Mutex::new(()),
             reaping: Mutex::new(false),
@@ -156,13 +178,25 @@ impl Ring {
         ticket
     }
 
+    /// Has the kernel hold `file` for the ring; none where it does not, or there is no more room.
+    pub(super) fn register(self: &Arc<Self>, file: &File) -> Option<Arc<FixedFile>> {
+        let place = self.files.lock().pop()?;
+        match self.uring.submitter().register_files_update(place, &[file.as_raw_fd()]) {
+            Ok(1) => Some(Arc::new(FixedFile { uring: Arc::downgrade(self), place })),
+            _ => {
+                self.files.lock().push(place);
+                None
+            }
+        }
+    }
+
     fn capacity(&self) -> usize {
         self.uring.params().cq_entries() as usize
     }
 
     /// Gives an operation to the kernel; gives it back where there are too many.
     fn launch(&self, mut flying: Box<Flying>) -> Result<(), Box<Flying>> {
-        let entry = flying.entry();
+        let entry = flying.entry(self.buffers);
         let key = self.flying.insert(flying)?;
         self.push(&entry.user_data(key));
         Ok(())
@@ -275,7 +309,7 @@ impl Ring {
                 flying.phase = Phase::Write { dsync: false };
             }
         }
-        let entry = flying.entry();
+        let entry = flying.entry(self.buffers);
         let key = self.flying.again(key, flying);
         self.push(&entry.user_data(key));
     }
@@ -376,11 +410,41 @@ enum Step {
     WithoutDsync,
 }
 
+impl fmt::Debug for FixedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FixedFile").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Drop for FixedFile {
+    fn drop(&mut self) {
+        // Where the ring is gone, so is its table.
+        let Some(ring) = self.uring.upgrade() else { return };
+        // Writes in flight hold the file for themselves.
+        if ring.uring.submitter().register_files_update(self.place, &[-1]).is_ok() {
+            ring.files.lock().push(self.place);
+        }
+    }
+}
+
+/// Tells the kernel of the memory that aligned buffers are made of.
+fn register_buffers(uring: &IoUring) -> bool {
+    let Some((start, len)) = aligned::arena() else { return false };
+    let arena = libc::iovec { iov_base: start.cast(), iov_len: len };
+    // SAFETY: the memory is never given back.
+    unsafe { uring.submitter().register_buffers(&[arena]) }.is_ok()
+}
+
 impl Flying {
-    /// The call for what is left of the operation. It points into `self`.
-    fn entry(&mut self) -> squeue::Entry {
-        let fd = Fd(self.write.target.as_raw_fd());
+    /// The call for what is left of the operation. It points into `self`. With `buffers`, the arena of aligned buffers is
+    /// registered as the first and only one.
+    fn entry(&mut self, buffers: bool) -> squeue::Entry {
         let flags = if self.blocking { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        let (fd, flags) = match &self.write.fixed {
+            // A place in the table is at most FILES.
+            Some(fixed) => (Fd(fixed.place as i32), flags | squeue::Flags::FIXED_FILE),
+            None => (Fd(self.write.target.as_raw_fd()), flags),
+        };
         let Phase::Write { dsync } = self.phase else {
             return opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().flags(flags);
         };
@@ -404,6 +468,11 @@ impl Flying {
         let dont_cache = if self.write.dont_cache { RWF_DONTCACHE } else { 0 };
         let rw_flags = if dsync { RWF_DSYNC } else { 0 } | dont_cache;
         let entry = match self.slices.as_slice() {
+            [one] if buffers && aligned::is_in_arena(one.iov_base.cast_const().cast(), one.iov_len) => {
+                let write =
+                    opcode::WriteFixed::new(fd, one.iov_base.cast_const().cast(), one.iov_len as u32, 0);
+                write.offset(at).rw_flags(rw_flags).build()
+            }
             [one] => {
                 // At most BYTES_MAX, which fits.
                 let write = opcode::Write::new(fd, one.iov_base.cast_const().cast(), one.iov_len as u32);
@@ -542,7 +611,7 @@ mod tests {
         let (size, data) = (data.len() as u64, Gather::One(data));
         let writing = Inode::writing(inode, at).unwrap();
         let (target, path, through) = (Arc::clone(file), Path::new("0.log").into(), Through::No);
-        Write { target, path, writing, at, data, size, through, dont_cache: false, block: 1 }
+        Write { target, fixed: None, path, writing, at, data, size, through, dont_cache: false, block: 1 }
     }
 
     /// Runs `work` on a thread of its own. Far longer than it takes: what meets it hangs.
@@ -561,7 +630,7 @@ mod tests {
     #[test]
     fn iob_05_ten_thousand_writes_complete_once_though_the_kernel_refuses_now_and_then() {
         const WRITES: usize = 2500;
-        let Ok(ring) = Ring::new(8) else { return println!("skipped: no io_uring here") };
+        let Ok(ring) = Ring::new(8, true) else { return println!("skipped: no io_uring here") };
         in_time(move || {
             let ring = Arc::new(ring);
             *ring.said.lock() = Said {
@@ -605,7 +674,7 @@ mod tests {
 
     #[test]
     fn iob_04_bytes_of_a_write_that_nobody_waits_for_stay_what_they_are_until_the_kernel_has_them() {
-        let Ok(ring) = Ring::new(8) else { return println!("skipped: no io_uring here") };
+        let Ok(ring) = Ring::new(8, true) else { return println!("skipped: no io_uring here") };
         in_time(move || {
             let ring = Arc::new(ring);
             let file = tempfile::tempfile().unwrap();
@@ -634,8 +703,18 @@ mod tests {
         let data = Gather::from(vec![Bytes::from_static(&[7; 1000]); 3]);
         let writing = Inode::writing(inode, 4096).unwrap();
         let path = Path::new("0.log").into();
-        let write =
-            Write { target, path, writing, at: 4096, data, size: 3000, through, dont_cache: false, block };
+        let write = Write {
+            target,
+            fixed: None,
+            path,
+            writing,
+            at: 4096,
+            data,
+            size: 3000,
+            through,
+            dont_cache: false,
+            block,
+        };
         let phase = Phase::Write { dsync: through == Through::Data };
         let (completer, ticket) = Ticket::pending();
         let flying =
@@ -644,7 +723,7 @@ mod tests {
     }
 
     fn left(flying: &mut Flying) -> usize {
-        flying.entry();
+        flying.entry(false);
         flying.slices.iter().map(|slice| slice.iov_len).sum()
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kseg_io_backends::{Backend, BackendSpec};
 
 /// Backends over the operating system's files, of every kind and with each option that changes how they append.
-pub(crate) const SPECS: [&str; 12] = [
+pub(crate) const SPECS: [&str; 13] = [
     "std",
     "std,preallocate=1m",
     "std,zeroed=64k",
@@ -17,7 +17,8 @@ pub(crate) const SPECS: [&str; 12] = [
     "std+direct",
     "std+direct,chunk=16k,zeroed=64k,tail=8k",
     "uring",
-    "uring,depth=2,entries=2,preallocate=0,dsync=on",
+    "uring,inline=0",
+    "uring,depth=2,entries=2,inline=0,registered=off,preallocate=0,dsync=on",
     "uring+direct",
     "uring+direct,chunk=8k,depth=4,zeroed=256k,tail=32k,dsync=on",
 ];

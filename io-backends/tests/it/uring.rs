@@ -18,7 +18,7 @@ fn with_uring(spec: &str, test: impl Fn(Arc<dyn Backend>, &Path)) {
 #[test]
 fn iob_05_more_writes_than_completions_fit_all_complete_once() {
     const WRITES: usize = 2500;
-    with_uring("uring,entries=2", |backend, dir| {
+    with_uring("uring,entries=2,inline=0", |backend, dir| {
         std::thread::scope(|scope| {
             for thread in 0..4_u8 {
                 let backend = &backend;
@@ -46,7 +46,7 @@ fn iob_05_more_writes_than_completions_fit_all_complete_once() {
 
 #[test]
 fn iob_04_what_is_in_flight_is_written_though_everybody_has_gone() {
-    with_uring("uring", |backend, dir| {
+    with_uring("uring,inline=0", |backend, dir| {
         let path = dir.join("0.log");
         let file = backend.open(&path, OpenHow::CreateNew).unwrap();
         for index in 0..200_u64 {
@@ -63,7 +63,7 @@ fn iob_04_what_is_in_flight_is_written_though_everybody_has_gone() {
 
 #[test]
 fn tickets_are_waited_for_in_any_order_from_any_thread() {
-    with_uring("uring,entries=4", |backend, dir| {
+    with_uring("uring,entries=4,inline=0", |backend, dir| {
         let file = backend.open(&dir.join("0.log"), OpenHow::CreateNew).unwrap();
         for round in 0..50_u64 {
             let mut tickets: Vec<_> = (0..8_u64)
@@ -87,7 +87,7 @@ fn tickets_are_waited_for_in_any_order_from_any_thread() {
 
 #[test]
 fn a_view_waits_for_writes_that_nobody_waits_for() {
-    with_uring("uring", |backend, dir| {
+    with_uring("uring,inline=0", |backend, dir| {
         let file = backend.open(&dir.join("0.log"), OpenHow::CreateNew).unwrap();
         let write = |at| {
             let data = Bytes::from(vec![7; 100_000]).into();
@@ -103,7 +103,7 @@ fn a_view_waits_for_writes_that_nobody_waits_for() {
 
 #[test]
 fn many_logs_share_a_ring() {
-    with_uring("uring,entries=2,depth=4", |backend, dir| {
+    with_uring("uring,entries=2,inline=0,depth=4", |backend, dir| {
         std::thread::scope(|scope| {
             for thread in 0..6_u8 {
                 let backend = &backend;
@@ -123,5 +123,25 @@ fn many_logs_share_a_ring() {
                 });
             }
         });
+    });
+}
+
+#[test]
+fn more_files_than_a_ring_holds_are_written_each_with_its_own() {
+    with_uring("uring,inline=0", |backend, dir| {
+        let open =
+            |index: u32| (index, backend.open(&dir.join(index.to_string()), OpenHow::CreateNew).unwrap());
+        let mut files: Vec<_> = (0..300).map(open).collect();
+        // The places of those that are gone go to others.
+        files.retain(|(index, _)| index % 3 != 0);
+        files.extend((300..500).map(open));
+        for (index, file) in &files {
+            let data = Bytes::copy_from_slice(&index.to_be_bytes()).into();
+            let done = file.submit(Op::Write { at: 0, data, through: Through::No }).wait();
+            assert_eq!(done.result.unwrap(), 4);
+        }
+        let read = |index: u32| std::fs::read(dir.join(index.to_string())).unwrap();
+        assert!(files.iter().all(|(index, _)| read(*index) == index.to_be_bytes()));
+        assert!((0..300).step_by(3).all(|gone| read(gone).is_empty()));
     });
 }
