@@ -2,10 +2,13 @@
 //!
 //! Records are written once, behind room for the header, in a buffer that the builder keeps from batch to batch; it keeps
 //! another for compressed records. [`RecordBatchBuilder::build`] fills in the header, computes the checksum in one
-//! pass over the result, and lends it; [`RecordBatchBuilder::finish`] copies it to where the caller wants it.
+//! pass over the result, and lends it; [`RecordBatchBuilder::finish`] copies it to where the caller wants it, and
+//! [`RecordBatchBuilder::exchange`] gives it away with its memory.
 
 mod copy;
 mod room;
+
+use std::mem;
 
 use bytes::BytesMut;
 
@@ -84,7 +87,7 @@ pub struct BatchOptions {
 pub struct RecordBatchBuilder {
     options: BatchOptions,
     /// Room for the header, the records so far, and zeroes or records of earlier batches.
-    buffer: Vec<u8>,
+    buffer: BytesMut,
     /// Where the records end; the header's size where there are none.
     len: usize,
     /// The last batch that was compressed.
@@ -114,7 +117,7 @@ impl RecordBatchBuilder {
     pub fn new(options: BatchOptions) -> RecordBatchBuilder {
         RecordBatchBuilder {
             options,
-            buffer: Vec::new(),
+            buffer: BytesMut::new(),
             len: BATCH_OVERHEAD,
             compressed: Output::default(),
             base_offset: 0,
@@ -382,6 +385,40 @@ impl RecordBatchBuilder {
             Codec::None => Ok(Some(&self.buffer[..size])),
             _ => Ok(Some(self.compressed.as_slice())),
         }
+    }
+
+    /// The batch at the beginning of `buffer`, in exchange for the memory that was in it, with which the builder goes on:
+    /// nothing is copied, unless it is compressed. Returns the batch's size; what is behind it in the buffer is of no use. The
+    /// builder is empty again, also after an error. `None`, and no exchange, without records.
+    ///
+    /// ```
+    /// use bytes::BytesMut;
+    /// use kseg_format::{Batch, BatchOptions, RecordBatchBuilder};
+    ///
+    /// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    /// let mut buffer = BytesMut::new();
+    /// for value in [b"one", b"two"] {
+    ///     builder.append(None, None, Some(value), &[])?;
+    ///     let size = builder.exchange(&mut buffer)?.unwrap_or_default();
+    ///     assert_eq!(Batch::parse(&buffer[..size])?.verify()?.size(), size);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`build`](RecordBatchBuilder::build); there is no exchange then.
+    pub fn exchange(&mut self, buffer: &mut BytesMut) -> Result<Option<usize>, EncodeError> {
+        if self.options.codec != Codec::None {
+            let Some(batch) = self.build()? else { return Ok(None) };
+            buffer.clear();
+            buffer.extend_from_slice(batch);
+            return Ok(Some(batch.len()));
+        }
+        let size = self.build()?.map(<[u8]>::len);
+        if size.is_some() {
+            mem::swap(buffer, &mut self.buffer);
+        }
+        Ok(size)
     }
 
     /// Appends the batch to `out` and returns its size; the builder is empty again, also after an error, and keeps its
