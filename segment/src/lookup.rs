@@ -351,7 +351,7 @@ impl Segment {
         self.truncations.fetch_add(1, Ordering::Release);
         if self.size() == 0 {
             tail.created_ms = now_ms;
-            tail.first_timestamp = None;
+            self.first_timestamp.forget(&mut tail);
         }
         tail.bytes_since_index_entry = 0;
         if largest.timestamp.is_some() {

@@ -35,6 +35,7 @@ pub struct Segment {
     indexes: RwLock<Indexes>,
     pub(crate) fullness: Fullness,
     pub(crate) tail: Mutex<Tail>,
+    pub(crate) first_timestamp: FirstTimestamp,
     /// Both indexes have been opened: set once, by the appending side and for it alone, so Relaxed. A segment that has been
     /// closed since says so when it is used.
     pub(crate) indexes_open: AtomicBool,
@@ -61,10 +62,38 @@ pub(crate) struct Tail {
     pub(crate) bytes_since_index_entry: u64,
     /// Largest timestamp of a batch and the last offset of the first batch that has it; `None` until asked for.
     pub(crate) largest: Option<TimestampOffset>,
-    /// Timestamp of the first batch, once read. The outer `None`: not read yet, or no batch.
-    pub(crate) first_timestamp: Option<Option<Timestamp>>,
     /// Clock, in milliseconds, when this object came to be or the segment was emptied.
     pub(crate) created_ms: i64,
+}
+
+/// Timestamp of the first batch, once it is known.
+///
+/// Changed under the tail's lock. The appending side, which alone truncates and adds a first batch, also looks without it.
+#[derive(Debug)]
+pub(crate) struct FirstTimestamp(AtomicU64);
+
+impl FirstTimestamp {
+    /// No batch, or one that was not looked at. A batch that has this for its timestamp is read each time.
+    const UNKNOWN: u64 = i64::MIN as u64;
+
+    fn new() -> Self {
+        FirstTimestamp(AtomicU64::new(Self::UNKNOWN))
+    }
+
+    /// Whoever looks beside a change holds the lock, which orders them: so Relaxed.
+    #[inline]
+    fn known(&self) -> Option<Option<Timestamp>> {
+        let raw = self.0.load(Ordering::Relaxed);
+        (raw != Self::UNKNOWN).then(|| Timestamp::from_raw(raw as i64))
+    }
+
+    fn note(&self, _under_lock: &mut Tail, timestamp: Option<Timestamp>) {
+        self.0.store(Timestamp::to_raw(timestamp) as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget(&self, _under_lock: &mut Tail) {
+        self.0.store(Self::UNKNOWN, Ordering::Relaxed);
+    }
 }
 
 /// Which indexes take no further entry, so that an append need not take their lock to ask.
@@ -176,12 +205,8 @@ impl Segment {
                 active: new,
                 closed: false,
             }),
-            tail: Mutex::new(Tail {
-                bytes_since_index_entry: 0,
-                largest: None,
-                first_timestamp: None,
-                created_ms: now_ms,
-            }),
+            tail: Mutex::new(Tail { bytes_since_index_entry: 0, largest: None, created_ms: now_ms }),
+            first_timestamp: FirstTimestamp::new(),
             indexes_open: AtomicBool::new(false),
             truncations: AtomicU64::new(0),
             aborted_end: AtomicU64::new(0),
@@ -262,7 +287,7 @@ impl Segment {
     /// What the appending side keeps of a batch that has been written, and its index entry if one is due.
     fn note(&self, tail: &mut Tail, position: u64, header: &BatchHeader) -> Result<()> {
         if position == 0 {
-            tail.first_timestamp = Some(header.max_timestamp());
+            self.first_timestamp.note(tail, header.max_timestamp());
         }
         // Known since the indexes were opened, so that nothing can fail here that did not before the write.
         let mut so_far = self.largest_in(tail)?;
@@ -312,7 +337,6 @@ impl Segment {
         age_max_ms: i64,
     ) -> Result<RollCheck> {
         let size = self.size();
-        let mut tail = self.tail.lock();
         let full = match self.fullness.known() {
             Some(known) => known,
             None => self.with_indexes(|offsets, times| Ok(self.fullness.note(offsets, times)))?,
@@ -321,7 +345,7 @@ impl Segment {
             size,
             appending,
             size_max,
-            waited_ms: if size > 0 { self.waited(&mut tail, now_ms, newest)? } else { 0 },
+            waited_ms: if size > 0 { self.time_waited(now_ms, newest)? } else { 0 },
             age_max_ms,
             jitter_ms: self.config.roll_jitter_ms,
             offset_index_full: full.offset,
@@ -337,19 +361,18 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.timeWaitedForRoll`.
     pub fn time_waited(&self, now_ms: i64, newest: Option<Timestamp>) -> Result<i64> {
-        self.waited(&mut self.tail.lock(), now_ms, newest)
-    }
-
-    fn waited(&self, tail: &mut Tail, now_ms: i64, newest: Option<Timestamp>) -> Result<i64> {
-        let first = self.first_timestamp_in(tail)?;
+        let first = match self.first_timestamp.known() {
+            Some(Some(first)) => Some(first),
+            _ => self.first_timestamp_in(&mut self.tail.lock())?,
+        };
         Ok(match first {
             Some(first) if first.get() >= 0 => Timestamp::to_raw(newest).wrapping_sub(first.get()),
-            _ => now_ms.wrapping_sub(tail.created_ms),
+            _ => now_ms.wrapping_sub(self.tail.lock().created_ms),
         })
     }
 
     fn first_timestamp_in(&self, tail: &mut Tail) -> Result<Option<Timestamp>> {
-        if let Some(known) = tail.first_timestamp {
+        if let Some(known) = self.first_timestamp.known() {
             return Ok(known);
         }
         let size = self.size();
@@ -359,7 +382,7 @@ impl Segment {
         let file = self.log.open()?;
         let Some((_, header)) = Headers::new(&*file, 0, size).next()? else { return Ok(None) };
         let first = header.max_timestamp();
-        tail.first_timestamp = Some(first);
+        self.first_timestamp.note(tail, first);
         Ok(first)
     }
 
