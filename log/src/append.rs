@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use kseg_format::{
-    Assigned, Batch, BatchMut, Batches, Codec, LeaderEpoch, LeaderRules, Levels, Magic, Offset, Origin,
-    ScanError, ScanRules, Timestamp, TimestampType, assign_offsets, scan_append,
+    Assigned, BatchMut, Batches, Codec, LeaderEpoch, LeaderRules, Magic, Offset, Origin, ScanError,
+    ScanRules, Timestamp, TimestampType, assign_offsets, scan_append,
 };
 use kseg_segment::{Segment, roll_reason};
 use tracing::info;
 
-use crate::config::LogConfig;
 use crate::durability::Durability;
 use crate::error::{Error, Result};
+use crate::kept::Kept;
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
 use crate::producer_state::{TransactionRequest, TransactionVersion};
@@ -175,20 +175,23 @@ impl Log {
         durable: bool,
     ) -> Result<Appended> {
         let log = &self.inner;
-        let config = log.config();
-        let Some(mut seen) = log.analyze(&batches, &config, origin, leader_epoch)? else {
+        let Some(mut seen) = log.analyze(&batches, origin, leader_epoch)? else {
             return Ok(log.nothing_appended());
         };
         seen.durable = durable;
         batches.truncate(seen.valid_bytes);
         log.locked(|writer, deferred| {
             log.check_writable()?;
+            let mut kept = log.take_kept(writer)?;
             let size = seen.valid_bytes;
             if origin == Origin::RaftLeader {
-                log.check_given(&seen, &batches)?;
+                log.check_given(kept.log_end, &seen, &batches)?;
             } else {
-                let first = log.log_end();
-                let assigned = log.assign(&mut batches, first, &seen, &config, leader_epoch, origin)?;
+                let first = kept.log_end;
+                kept.rules.origin = origin;
+                kept.rules.now = Timestamp::new(seen.now_ms);
+                kept.rules.leader_epoch = leader_epoch;
+                let assigned = log.assign(&mut batches, first, seen.source_codec, &kept.rules)?;
                 seen.first_offset = Some(first);
                 seen.last_offset = Offset::new(assigned.next_offset.get().wrapping_sub(1));
                 seen.max_timestamp = assigned.max_timestamp;
@@ -197,40 +200,40 @@ impl Log {
                 seen.valid_bytes = batches.len();
             }
             let mut appended =
-                log.append_checked(writer, deferred, batches.freeze(), seen, (origin, request), &config)?;
+                log.append_checked(writer, deferred, batches.freeze(), seen, (origin, request), kept)?;
             appended.info.size = size;
             Ok(appended)
         })
     }
 
-    /// Appends one batch that the batching writer has just built: with a right checksum, whole records from offset 0 on, no
-    /// producer, create times within the topic's limits and keys where the topic wants them.
+    /// Appends one batch that the batching writer has just built, the first `size` of these bytes: with a right checksum, whole
+    /// records from offset 0 on, no producer, create times within the topic's limits and keys where the topic wants them.
+    /// Returns the bytes too, unless somebody still holds them.
     ///
     /// # Errors
     /// As [`append_as_leader`](Log::append_as_leader), without those on contents.
     pub(crate) fn append_built(
         &self,
         mut bytes: BytesMut,
+        size: usize,
         leader_epoch: LeaderEpoch,
+        now_ms: i64,
         durable: bool,
-    ) -> Result<Appended> {
+    ) -> (Result<Appended>, Option<BytesMut>) {
         let log = &self.inner;
-        let config = log.config();
         let decode = |source| Error::Decode { dir: log.dir.clone(), position: 0, source };
-        let header = *Batch::parse(&bytes).map_err(decode)?.header();
-        let size = header.size();
-        if size as u64 > u64::try_from(config.max_message_bytes).unwrap_or(0) {
-            return Err(Error::RecordTooLarge {
-                dir: log.dir.clone(),
-                size,
-                limit: config.max_message_bytes,
-            });
-        }
-        log.locked(|writer, deferred| {
+        let mut lent = None;
+        let appended = log.locked(|writer, deferred| {
+            if size as u64 > log.batch_size_max() {
+                return Err(log.too_large(size));
+            }
             log.check_writable()?;
-            let first = log.log_end();
-            let last = Offset::new(first.get().saturating_add(i64::from(header.last_offset_delta())));
-            let mut batch = BatchMut::parse(&mut bytes).map_err(decode)?;
+            let kept = log.take_kept(writer)?;
+            let first = kept.log_end;
+            let mut batch = BatchMut::parse(&mut bytes[..size]).map_err(decode)?;
+            let last_offset_delta = i64::from(batch.header().last_offset_delta());
+            let last = Offset::new(first.get().saturating_add(last_offset_delta));
+            let max_timestamp = batch.header().max_timestamp();
             batch.set_last_offset(last);
             batch
                 .set_leader_epoch(Some(leader_epoch))
@@ -239,18 +242,20 @@ impl Log {
                 first_offset: Some(first),
                 first_batch_last: last,
                 last_offset: last,
-                max_timestamp: header.max_timestamp(),
+                max_timestamp,
                 valid_bytes: size,
                 source_codec: Codec::None,
                 log_append_time: None,
                 leader_epoch: Some(leader_epoch),
                 any_producer: false,
-                now_ms: log.clock.now_ms(),
+                now_ms,
                 durable,
             };
             let origin = (Origin::Client, TransactionRequest::default());
-            log.append_checked(writer, deferred, bytes.freeze(), seen, origin, &config)
-        })
+            let batch = lent.insert(bytes.freeze()).slice(..size);
+            log.append_checked(writer, deferred, batch, seen, origin, kept)
+        });
+        (appended, lent.and_then(|bytes| bytes.try_into_mut().ok()))
     }
 
     /// Appends batches that have their offsets and leader epochs, as a follower does. Gaps above the log end offset are
@@ -286,8 +291,7 @@ impl Log {
 
     fn follow(&self, batches: Bytes, leader_epoch: LeaderEpoch, durable: bool) -> Result<Appended> {
         let log = &self.inner;
-        let config = log.config();
-        let Some(mut seen) = log.analyze(&batches, &config, Origin::Replication, leader_epoch)? else {
+        let Some(mut seen) = log.analyze(&batches, Origin::Replication, leader_epoch)? else {
             return Ok(log.nothing_appended());
         };
         let left_out = batches.len() - seen.valid_bytes;
@@ -299,15 +303,10 @@ impl Log {
         let batches = batches.slice(..seen.valid_bytes);
         log.locked(|writer, deferred| {
             log.check_writable()?;
-            log.check_given(&seen, &batches)?;
-            log.append_checked(
-                writer,
-                deferred,
-                batches,
-                seen,
-                (Origin::Replication, TransactionRequest::default()),
-                &config,
-            )
+            let kept = log.take_kept(writer)?;
+            log.check_given(kept.log_end, &seen, &batches)?;
+            let origin = (Origin::Replication, TransactionRequest::default());
+            log.append_checked(writer, deferred, batches, seen, origin, kept)
         })
     }
 }
@@ -335,15 +334,9 @@ impl Inner {
     }
 
     /// Looks at framing, checksums, sizes and order. `None` where there is no whole batch to append.
-    fn analyze(
-        &self,
-        batches: &[u8],
-        config: &LogConfig,
-        origin: Origin,
-        leader_epoch: LeaderEpoch,
-    ) -> Result<Option<Analysis>> {
+    fn analyze(&self, batches: &[u8], origin: Origin, leader_epoch: LeaderEpoch) -> Result<Option<Analysis>> {
         let now_ms = self.clock.now_ms();
-        let batch_size_max = u64::try_from(config.max_message_bytes).unwrap_or(0);
+        let batch_size_max = self.batch_size_max();
         let scanned = scan_append(batches, &ScanRules { origin, leader_epoch, batch_size_max })
             .map_err(|error| self.scan_error(error))?;
         Ok(scanned.map(|scanned| Analysis {
@@ -392,8 +385,7 @@ impl Inner {
     }
 
     /// Given offsets must begin at or above the log end offset.
-    fn check_given(&self, seen: &Analysis, batches: &[u8]) -> Result<()> {
-        let log_end = self.log_end();
+    fn check_given(&self, log_end: Offset, seen: &Analysis, batches: &[u8]) -> Result<()> {
         let mut first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if first < log_end {
             if seen.first_offset.is_none()
@@ -425,28 +417,10 @@ impl Inner {
         &self,
         batches: &mut BytesMut,
         first: Offset,
-        seen: &Analysis,
-        config: &LogConfig,
-        leader_epoch: LeaderEpoch,
-        origin: Origin,
+        source_codec: Codec,
+        rules: &LeaderRules,
     ) -> Result<Assigned> {
-        let rules = LeaderRules {
-            origin,
-            compacted: config.cleanup_policy.compact,
-            target_codec: config.compression_type.codec(),
-            levels: Levels {
-                gzip: config.compression_gzip_level,
-                lz4: config.compression_lz4_level,
-                zstd: config.compression_zstd_level,
-            },
-            timestamp_type: config.message_timestamp_type,
-            timestamp_before_max_ms: config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms: config.message_timestamp_after_max_ms,
-            now: Timestamp::new(seen.now_ms),
-            leader_epoch,
-            decompressed_limit: i32::MAX as usize,
-        };
-        let assigned = assign_offsets(batches, first, seen.source_codec, &rules)
+        let assigned = assign_offsets(batches, first, source_codec, rules)
             .map_err(|source| Error::Validation { dir: self.dir.clone(), source })?;
         if assigned.sizes_may_have_changed {
             for batch in Batches::new(batches) {
@@ -454,20 +428,21 @@ impl Inner {
                     .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
                     .header()
                     .size();
-                if size as u64 > u64::try_from(config.max_message_bytes).unwrap_or(0) {
-                    return Err(Error::RecordTooLarge {
-                        dir: self.dir.clone(),
-                        size,
-                        limit: config.max_message_bytes,
-                    });
+                if size as u64 > self.batch_size_max() {
+                    return Err(self.too_large(size));
                 }
             }
         }
         debug_assert!(
-            config.message_timestamp_type == TimestampType::LogAppendTime
-                || assigned.log_append_time.is_none()
+            rules.timestamp_type == TimestampType::LogAppendTime || assigned.log_append_time.is_none()
         );
         Ok(assigned)
+    }
+
+    #[cold]
+    fn too_large(&self, size: usize) -> Error {
+        let limit = i32::try_from(self.batch_size_max()).unwrap_or(i32::MAX);
+        Error::RecordTooLarge { dir: self.dir.clone(), size, limit }
     }
 
     /// The rest of an append, for batches whose offsets are final.
@@ -478,7 +453,7 @@ impl Inner {
         batches: Bytes,
         seen: Analysis,
         (origin, request): (Origin, TransactionRequest),
-        config: &LogConfig,
+        mut kept: Box<Kept>,
     ) -> Result<Appended> {
         let first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if seen.last_offset.get() == i64::MAX || seen.last_offset < first {
@@ -490,10 +465,11 @@ impl Inner {
             );
             return Err(Error::InvalidArgument { what });
         }
-        let active = self.active()?;
-        self.check_base(&active, &seen)?;
-        self.note_epochs(&batches, seen.leader_epoch)?;
-        let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
+        self.check_base(&kept.active, &seen)?;
+        if seen.leader_epoch.is_none() || seen.leader_epoch != kept.epoch {
+            self.note_epochs(&batches)?;
+        }
+        let size_max = kept.segment_size_max;
         if batches.len() as u64 > size_max {
             return Err(Error::RecordSetTooLarge {
                 dir: self.dir.clone(),
@@ -501,7 +477,13 @@ impl Inner {
                 limit: size_max,
             });
         }
-        let active = self.roll_if_due(writer, deferred, active, &seen, batches.len(), config)?;
+        if self.roll_is_due(&kept, &seen, batches.len())? {
+            // The true first offset of an old compressed batch is inside it; this is a bound below it that fits.
+            let fallback = Offset::new(seen.last_offset.get().saturating_sub(i64::from(i32::MAX)));
+            self.roll(writer, deferred, Some(seen.first_offset.unwrap_or(fallback)))?;
+            kept = self.take_kept(writer)?;
+        }
+        let active = &*kept.active;
         let place = Place { segment: active.base_offset(), position: active.size() };
         let checked = if seen.any_producer {
             self.check_producers(writer, &batches, origin, request, place)?
@@ -527,6 +509,7 @@ impl Inner {
                     ..info
                 };
                 let durability = seen.durable.then(|| self.ask(batch.last_offset().next()));
+                writer.kept = Some(kept);
                 return Ok(Appended { info, durability, flush_due: false });
             }
         };
@@ -548,9 +531,10 @@ impl Inner {
             let mut marks = self.marks.write();
             marks.set_log_end(next, place);
             marks.refresh_high_watermark();
+            kept.set_log_end(next, self);
             (next.get().saturating_sub(marks.recovery_point.get()), marks.log_start)
         };
-        let committed = self.commit_producers(writer, &active, update, next);
+        let committed = self.commit_producers(writer, &kept.active, update, next);
         if let Err(error) = &committed {
             // The marker is in the log: recovery makes the entry from it.
             self.fence.set(error);
@@ -559,16 +543,14 @@ impl Inner {
         if !writer.producers.is_empty() {
             self.high_watermark_moved(writer);
         }
-        let flush_due = unflushed >= config.flush_messages;
+        let flush_due = unflushed >= kept.flush_messages;
+        writer.kept = Some(kept);
         let durability = (seen.durable || flush_due).then(|| self.ask(next));
         Ok(Appended { info: AppendInfo { log_start_offset, ..info }, durability, flush_due })
     }
 
     /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.
-    fn note_epochs(&self, batches: &[u8], of_all: Option<LeaderEpoch>) -> Result<()> {
-        if of_all.is_some() && of_all == self.latest_epoch_cached() {
-            return Ok(());
-        }
+    fn note_epochs(&self, batches: &[u8]) -> Result<()> {
         for batch in Batches::new(batches) {
             let header = *batch
                 .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
@@ -591,38 +573,17 @@ impl Inner {
         Ok(())
     }
 
-    fn latest_epoch_cached(&self) -> Option<LeaderEpoch> {
+    pub(crate) fn latest_epoch_cached(&self) -> Option<LeaderEpoch> {
         self.epochs.read().latest().map(|e| e.epoch)
     }
 
-    /// Rolls where the append demands it; returns the segment to append to.
-    fn roll_if_due(
-        self: &Arc<Self>,
-        writer: &mut Writer,
-        deferred: &mut Deferred,
-        active: Arc<Segment>,
-        seen: &Analysis,
-        size: usize,
-        config: &LogConfig,
-    ) -> Result<Arc<Segment>> {
-        let size_max = u64::try_from(config.segment_size_max()).unwrap_or(0);
-        let age_max = roll_age_max(config);
-        let check = active
+    /// Whether the active segment has to roll before an append of `size` bytes.
+    fn roll_is_due(&self, kept: &Kept, seen: &Analysis, size: usize) -> Result<bool> {
+        let (size_max, age_max) = (kept.segment_size_max, kept.age_max_ms);
+        let check = kept
+            .active
             .roll_check(seen.now_ms, size as u64, seen.max_timestamp, seen.last_offset, size_max, age_max)
             .map_err(|e| self.wrap(e))?;
-        if roll_reason(&check).is_none() {
-            return Ok(active);
-        }
-        // The true first offset of an old compressed batch is inside it; this is a bound below it that fits.
-        let fallback = Offset::new(seen.last_offset.get().saturating_sub(i64::from(i32::MAX)));
-        self.roll(writer, deferred, Some(seen.first_offset.unwrap_or(fallback)))?;
-        self.active()
+        Ok(roll_reason(&check).is_some())
     }
-}
-
-/// `segment.ms`; for a compacted topic with a `max.compaction.lag.ms` at most that, so that records get out of the
-/// active segment in time.
-fn roll_age_max(config: &LogConfig) -> i64 {
-    let lag = config.max_compaction_lag_ms;
-    if config.cleanup_policy.compact && lag > 0 { config.segment_ms.min(lag) } else { config.segment_ms }
 }

@@ -18,7 +18,11 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            // As `as_millis`, but in 64 bits.
+            Ok(since) => i64::try_from(since.as_secs())
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1000)
+                .saturating_add(since.subsec_millis().into()),
             Err(_) => 0,
         }
     }

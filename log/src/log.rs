@@ -11,10 +11,12 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
+use crate::counted::Counted;
 use crate::durability::Committer;
 use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::health::Health;
+use crate::kept::Kept;
 use crate::leader_epoch::{EpochEnd, FileWrite, LeaderEpochCache};
 use crate::marks::{Mark, Marks};
 use crate::observer::Observer;
@@ -23,7 +25,7 @@ use crate::pressure::PressureGauge;
 use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::trouble::{Trouble, Troubles};
 
 /// Name of the file that holds a partition's leader epochs.
@@ -52,13 +54,15 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) scheduler: Arc<dyn Scheduler>,
     pub(crate) producer_expiration_ms: i64,
-    pub(crate) config: RwLock<Arc<LogConfig>>,
+    pub(crate) config: Counted<Arc<LogConfig>>,
+    /// Its `max.message.bytes`, for those who hold no lock; see [`batch_size_max`](Inner::batch_size_max).
+    pub(crate) batch_size_max: AtomicU64,
     /// All offsets. Held for a copy or an assignment, never across I/O.
-    pub(crate) marks: RwLock<Marks>,
+    pub(crate) marks: Counted<Marks>,
     /// The segment list, replaced as a whole. A segment is in the list before a mark lies in it, and the log start has
     /// moved on before a segment leaves: so a reader takes the marks first and the list second.
-    pub(crate) segments: RwLock<Arc<Segments>>,
-    pub(crate) epochs: RwLock<LeaderEpochCache>,
+    pub(crate) segments: Counted<Arc<Segments>>,
+    pub(crate) epochs: Counted<LeaderEpochCache>,
     /// The sealed segments' mutex: whoever removes, renames, cuts or replaces some holds it, also across syncs; appends and
     /// rolls do not. Taken before the log's mutex.
     pub(crate) sealed: Mutex<()>,
@@ -104,6 +108,8 @@ pub(crate) struct Writer {
     /// Counts appends.
     pub(crate) appends: u64,
     pub(crate) observer: Option<Observer>,
+    /// What the last append went by.
+    pub(crate) kept: Option<Box<Kept>>,
 }
 
 /// Work for the scheduler, handed over once the log's mutex has been released.
@@ -188,6 +194,21 @@ impl Inner {
 
     pub(crate) fn config(&self) -> Arc<LogConfig> {
         self.config.read().clone()
+    }
+
+    /// The most bytes that a batch may have.
+    #[inline]
+    pub(crate) fn batch_size_max(&self) -> u64 {
+        // A number by itself, which publishes nothing: Relaxed.
+        self.batch_size_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_config(&self, config: LogConfig) {
+        let batch_size_max = batch_size_max(&config);
+        let mut in_force = self.config.write();
+        *in_force = Arc::new(config);
+        // Under the lock, so that of two changes at once the same one wins in both.
+        self.batch_size_max.store(batch_size_max, Ordering::Relaxed);
     }
 
     pub(crate) fn active(&self) -> Result<Arc<Segment>> {
@@ -299,6 +320,11 @@ pub(crate) fn segment_config(config: &LogConfig) -> SegmentConfig {
     }
 }
 
+/// `max.message.bytes`.
+pub(crate) fn batch_size_max(config: &LogConfig) -> u64 {
+    u64::try_from(config.max_message_bytes).unwrap_or(0)
+}
+
 /// A number that nobody foresees: std seeds its hashers with one.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
@@ -380,7 +406,7 @@ impl Log {
     /// [`Error::Config`] where it is out of range or contradicts itself; the old one stays in force.
     pub fn update_config(&self, config: LogConfig) -> Result<()> {
         config.validate()?;
-        *self.inner.config.write() = Arc::new(config);
+        self.inner.set_config(config);
         Ok(())
     }
 

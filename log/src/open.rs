@@ -20,19 +20,20 @@ use tracing::{error, info, warn};
 use crate::cleaning::{SwapList, parse_list_name};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::LogConfig;
+use crate::counted::Counted;
 use crate::doubts::{Doubt, Doubts};
 use crate::durability::Committer;
 use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::health::Health;
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
-use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer};
+use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer, batch_size_max};
 use crate::marks::{Mark, Marks, Place};
 use crate::observer::Observer;
 use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, aborted_entry, no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
 use crate::topic::{DirKind, parse_dir_name};
 use crate::trouble::Troubles;
 
@@ -230,8 +231,9 @@ impl Log {
             clock: options.clock,
             scheduler: options.scheduler,
             producer_expiration_ms: options.producer_expiration_ms,
-            config: RwLock::new(Arc::new(options.config)),
-            marks: RwLock::new(Marks {
+            batch_size_max: AtomicU64::new(batch_size_max(&options.config)),
+            config: Counted::new(Arc::new(options.config)),
+            marks: Counted::new(Marks {
                 log_start: options.log_start_offset,
                 log_end: zero,
                 high_watermark: zero,
@@ -242,14 +244,15 @@ impl Log {
                 truncations: 0,
                 dropped_from: None,
             }),
-            segments: RwLock::new(Arc::new(Segments::default())),
-            epochs: RwLock::new(epochs),
+            segments: Counted::new(Arc::new(Segments::default())),
+            epochs: Counted::new(epochs),
             sealed: Mutex::new(()),
             writer: Mutex::new(Writer {
                 producers: no_producers(options.producer_expiration_ms),
                 cuts: 0,
                 appends: 0,
                 observer: None,
+                kept: None,
             }),
             fence: Fence::default(),
             last_flush_ms: AtomicI64::new(0),

@@ -1,12 +1,14 @@
 //! Single records in, batches out.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp, TimestampType};
 
 use crate::append::{AppendInfo, Appended};
+use crate::config::LogConfig;
 use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::log::Log;
@@ -68,7 +70,10 @@ pub struct BatchWriter {
     log: Arc<Log>,
     options: WriterOptions,
     builder: RecordBatchBuilder,
+    /// The memory of the batch that went out last, for the next but one.
     buffer: BytesMut,
+    /// The log's configuration, and its count of changes then.
+    config: (u64, Arc<LogConfig>),
     /// When the first record of the batch came; `None` while it is empty.
     since_ms: Option<i64>,
     /// What a topic may have a rule about, of the records that wait.
@@ -103,11 +108,13 @@ impl BatchWriter {
             level: options.level,
             ..BatchOptions::default()
         });
+        let config = config_of(&log);
         BatchWriter {
             log,
             options,
             builder,
             buffer: BytesMut::new(),
+            config,
             since_ms: None,
             seen: Seen::NOTHING,
             size_max: 0,
@@ -135,9 +142,7 @@ impl BatchWriter {
         let full = !self.builder.is_empty() && self.builder.uncompressed_size() + size > self.size_max;
         let sent = if full { self.flush()? } else { None };
         if self.since_ms.is_none() {
-            self.since_ms = Some(self.log.inner.clock.now_ms());
-            let limit = usize::try_from(self.log.config().max_message_bytes).unwrap_or(0);
-            self.size_max = self.options.batch_size.min(limit);
+            self.begin();
         }
         self.builder.append(timestamp, key, value, headers).map_err(|e| Error::InvalidArgument {
             what: format!("a record for {}: {e}", self.log.partition()),
@@ -148,6 +153,21 @@ impl BatchWriter {
             self.seen.newest = self.seen.newest.max(timestamp.get());
         }
         Ok(sent)
+    }
+
+    fn begin(&mut self) {
+        // Without a time to linger any age will do.
+        let lingers = self.options.linger_ms > 0;
+        self.since_ms = Some(if lingers { self.log.inner.clock.now_ms() } else { i64::MIN });
+        let limit = usize::try_from(self.config().max_message_bytes).unwrap_or(0);
+        self.size_max = self.options.batch_size.min(limit);
+    }
+
+    fn config(&mut self) -> &LogConfig {
+        if self.config.0 != self.log.inner.config.changes() {
+            self.config = config_of(&self.log);
+        }
+        &self.config.1
     }
 
     /// Sends the batch if it has grown older than `linger_ms`. For a loop or a timer of the caller's.
@@ -185,19 +205,22 @@ impl BatchWriter {
 
     fn send(&mut self, durable: bool) -> Result<Option<Appended>> {
         self.since_ms = None;
-        let seen = std::mem::replace(&mut self.seen, Seen::NOTHING);
-        let encoded = self.builder.finish(&mut self.buffer).map_err(|e| Error::InvalidArgument {
+        let seen = mem::replace(&mut self.seen, Seen::NOTHING);
+        let encoded = self.builder.exchange(&mut self.buffer).map_err(|e| Error::InvalidArgument {
             what: format!("a batch for {}: {e}", self.log.partition()),
         })?;
-        if encoded.is_none() {
-            return Ok(None);
-        }
-        let batch = self.buffer.split();
+        let Some(size) = encoded else { return Ok(None) };
         let leader_epoch = self.options.leader_epoch;
-        let appended = if self.needs_no_look(seen) {
-            self.log.append_built(batch, leader_epoch, durable)
+        let now_ms = self.log.inner.clock.now_ms();
+        let appended = if self.needs_no_look(seen, now_ms) {
+            let bytes = mem::take(&mut self.buffer);
+            let len = bytes.len();
+            let (appended, bytes) = self.log.append_built(bytes, size, leader_epoch, now_ms, durable);
+            // A backend that is still writing has the bytes.
+            self.buffer = bytes.unwrap_or_else(|| BytesMut::zeroed(len));
+            appended
         } else {
-            let size = batch.len();
+            let batch = BytesMut::from(&self.buffer[..size]);
             let request = TransactionRequest::default();
             self.log.inner.metered(size, self.log.lead(batch, leader_epoch, Origin::Client, request, durable))
         };
@@ -206,16 +229,16 @@ impl BatchWriter {
 
     /// Whether the batch is as the topic wants it: it was built here, so its checksum and its records are right, and no
     /// rule of the topic asks for a change or may be broken.
-    fn needs_no_look(&self, seen: Seen) -> bool {
-        let config = self.log.config();
-        let now_ms = self.log.inner.clock.now_ms();
+    fn needs_no_look(&mut self, seen: Seen, now_ms: i64) -> bool {
+        let own_codec = self.options.codec;
+        let config = self.config();
         let within = seen.oldest > seen.newest
             || now_ms.saturating_sub(seen.oldest) <= config.message_timestamp_before_max_ms
                 && seen.newest.saturating_sub(now_ms) <= config.message_timestamp_after_max_ms;
-        let codec = config.compression_type.codec().unwrap_or(self.options.codec);
+        let codec = config.compression_type.codec().unwrap_or(own_codec);
         within
             && config.message_timestamp_type == TimestampType::CreateTime
-            && codec == self.options.codec
+            && codec == own_codec
             && !(config.cleanup_policy.compact && seen.null_key)
     }
 
@@ -228,6 +251,11 @@ impl BatchWriter {
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
+}
+
+fn config_of(log: &Log) -> (u64, Arc<LogConfig>) {
+    // The count first: what is read then is of this count, or newer.
+    (log.inner.config.changes(), log.config())
 }
 
 impl fmt::Debug for BatchWriter {
