@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::log::{Inner, Log};
 use crate::marks::{Mark, Marks, Place};
 use crate::segments::Segments;
+use crate::sync::yield_now;
 
 /// Up to where a read may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +100,8 @@ impl Inner {
         loop {
             let (marks, segments) = (self.marks(), self.segments());
             if marks.swaps != segments.swaps() {
-                // Between the two steps of a replacement; they follow each other without I/O.
+                // Between the two steps of a replacement, which follow each other without I/O: whoever takes them may run.
+                yield_now();
                 continue;
             }
             let read = self.read_in(&segments, marks, start, max_bytes, isolation, min_one);
