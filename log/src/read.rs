@@ -1,5 +1,7 @@
 //! Reading: from an offset to a region of a file.
 
+use std::sync::Arc;
+
 use kseg_format::{AbortedTransaction, Offset};
 use kseg_segment::{FileRegion, Segment, SegmentRead};
 
@@ -105,8 +107,8 @@ impl Inner {
                 continue;
             }
             let read = self.read_in(&segments, marks, start, max_bytes, isolation, min_one);
-            // A segment that was replaced may be gone by the time it is opened.
-            if read.is_ok() || self.segments().swaps() == segments.swaps() {
+            // A segment that was replaced or deleted may be gone by the time it is opened.
+            if read.is_ok() || Arc::ptr_eq(&segments, &self.segments()) {
                 return read;
             }
         }

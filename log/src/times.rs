@@ -1,10 +1,13 @@
 //! From a timestamp to an offset.
 
+use std::sync::Arc;
+
 use kseg_format::{Offset, Timestamp};
 use kseg_segment::TimestampedOffset;
 
 use crate::error::Result;
-use crate::log::Log;
+use crate::log::{Inner, Log};
+use crate::segments::Segments;
 
 /// What to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,27 +64,44 @@ impl Log {
 
     fn at(&self, timestamp: Timestamp, log_start: Offset) -> Result<Option<TimestampedOffset>> {
         let log = &self.inner;
-        for segment in log.segments().as_slice() {
-            if segment.retention_time_ms().map_err(|e| log.wrap(e))? >= timestamp.get() {
-                return segment.find_by_timestamp(timestamp, log_start).map_err(|e| log.wrap(e));
+        log.on_segments(|segments| {
+            for segment in segments.as_slice() {
+                if segment.retention_time_ms().map_err(|e| log.wrap(e))? >= timestamp.get() {
+                    return segment.find_by_timestamp(timestamp, log_start).map_err(|e| log.wrap(e));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     fn largest_timestamp(&self) -> Result<Option<TimestampedOffset>> {
         let log = &self.inner;
-        let segments = log.segments();
-        let mut best: Option<(Option<Timestamp>, usize)> = None;
-        for (n, segment) in segments.as_slice().iter().enumerate() {
-            let largest = segment.largest().map_err(|e| log.wrap(e))?.timestamp;
-            if best.is_none_or(|(so_far, _)| largest > so_far) {
-                best = Some((largest, n));
+        log.on_segments(|segments| {
+            let mut best: Option<(Option<Timestamp>, usize)> = None;
+            for (n, segment) in segments.as_slice().iter().enumerate() {
+                let largest = segment.largest().map_err(|e| log.wrap(e))?.timestamp;
+                if best.is_none_or(|(so_far, _)| largest > so_far) {
+                    best = Some((largest, n));
+                }
             }
-        }
-        match best {
-            Some((_, n)) => segments.as_slice()[n].find_largest_timestamp().map_err(|e| log.wrap(e)),
-            None => Ok(None),
+            match best {
+                Some((_, n)) => segments.as_slice()[n].find_largest_timestamp().map_err(|e| log.wrap(e)),
+                None => Ok(None),
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// Looks into the segments, and again where that failed and the list is another by now: a segment that was replaced or
+    /// deleted may be gone by the time it is opened.
+    fn on_segments<T>(&self, look: impl Fn(&Segments) -> Result<T>) -> Result<T> {
+        loop {
+            let segments = self.segments();
+            let found = look(&segments);
+            if found.is_ok() || Arc::ptr_eq(&segments, &self.segments()) {
+                return found;
+            }
         }
     }
 }

@@ -223,9 +223,14 @@ fn con_04_a_sealed_segments_index_is_opened_once_whoever_comes_first_and_whateve
                             let fetch = log.read(Offset::new(offset), 1, Isolation::LogEnd, true)?;
                             assert_eq!(fetch.offset.get(), offset, "{spec}: a wrong position");
                             let time = TimestampQuery::At(Timestamp::new(10 + offset));
-                            let found = log.offset_for_timestamp(time)?.expect("a record of this time");
-                            // Where the segment has gone meanwhile, it is the first that is left.
-                            assert!([offset, 10].contains(&found.offset.get()), "{spec}: {found:?}");
+                            match log.offset_for_timestamp(time)? {
+                                // Where the segment has gone meanwhile, it is the first that is left.
+                                Some(found) => {
+                                    assert!([offset, 10].contains(&found.offset.get()), "{spec}: {found:?}");
+                                }
+                                // One segment is searched, and all of it may lie below the log start by now.
+                                None => assert_eq!(log.log_start_offset().get(), 10, "{spec}"),
+                            }
                             Ok(())
                         };
                         for offset in [7, 3 + reader, 9] {
@@ -303,12 +308,14 @@ fn con_12_appends_rolls_checkpoints_and_retention_do_not_wait_for_each_other_in_
                         }
                     });
                 };
-                for which in [0, 1] {
-                    run(which, &|_, log| {
-                        let last = lead(log, 1, 1, 500).last_offset.expect("one");
-                        log.update_high_watermark(last.next());
-                    });
-                }
+                run(0, &|_, log| {
+                    lead(log, 1, 1, 500);
+                });
+                // The only one that moves the high watermark, so that it never goes back.
+                run(1, &|_, log| {
+                    let last = lead(log, 1, 1, 500).last_offset.expect("one");
+                    log.update_high_watermark(last.next());
+                });
                 run(2, &|_, log| {
                     log.roll(None).expect("a roll");
                 });
