@@ -43,9 +43,9 @@ fn entrants(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
         Some(GOAL),
         &[Medium::File],
         |bench, _, backend| {
-            let place = bench.dir().join("reference");
+            let place = bench.dir().join("unclean");
             let log = UncleanLog::new(bench, backend, &place, segment_bytes)?;
-            let work = Box::new(ReadAndCheck { stores: log.stores()?, buffer: vec![0; PIECE] });
+            let work = Box::new(ReadAndCheck { stores: log.stores()?, buffer: vec![0; PIECE], _log: log });
             Ok(Entrant { name: "pread + CRC".to_owned(), reference: None, goal: None, work })
         },
         |bench, backend| {
@@ -104,6 +104,13 @@ impl UncleanLog {
     }
 }
 
+impl Drop for UncleanLog {
+    fn drop(&mut self) {
+        // The whole working folder goes at the end; what stays until then only takes room.
+        let _ = self.backend.names().remove_dir_all(&self.dir);
+    }
+}
+
 #[derive(Debug)]
 struct Recovery(UncleanLog);
 
@@ -158,6 +165,8 @@ impl Work for Recovery {
 struct ReadAndCheck {
     stores: Vec<(Store, u64)>,
     buffer: Vec<u8>,
+    /// Its files go with it.
+    _log: UncleanLog,
 }
 
 impl ReadAndCheck {
