@@ -51,6 +51,12 @@ fn round(manager: &Manager, running: &Running, end: i64) -> bool {
     manager.model_done(&p, goes_on.then(|| Offset::new(end))).expect("it was begun")
 }
 
+/// A thread that tries one [`round`].
+fn begun(manager: &Arc<Manager>, running: &Running, end: i64) -> thread::JoinHandle<bool> {
+    let (manager, running) = (manager.clone(), running.clone());
+    thread::spawn(move || round(&manager, &running, end))
+}
+
 fn model(body: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = runs.clone();
@@ -65,10 +71,7 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
 fn there_are_never_two_rounds_on_one_log() {
     model(|| {
         let (manager, running) = (manager(), Running::default());
-        let other = thread::spawn({
-            let (manager, running) = (manager.clone(), running.clone());
-            move || round(&manager, &running, 1)
-        });
+        let other = begun(&manager, &running, 1);
         let mine = round(&manager, &running, 1);
         let theirs = other.join().expect("no panic");
         assert!(mine || theirs);
@@ -100,10 +103,7 @@ fn a_pause_always_comes_and_no_round_runs_in_it() {
 fn two_who_pause_beside_a_round_both_come_through() {
     model(|| {
         let (manager, running) = (manager(), Running::default());
-        let cleaner = thread::spawn({
-            let (manager, running) = (manager.clone(), running.clone());
-            move || round(&manager, &running, 1)
-        });
+        let cleaner = begun(&manager, &running, 1);
         let other = thread::spawn({
             let manager = manager.clone();
             move || {
@@ -126,10 +126,7 @@ fn two_who_pause_beside_a_round_both_come_through() {
 fn a_checkpoint_is_never_above_what_a_truncation_left() {
     model(|| {
         let (manager, running) = (manager(), Running::default());
-        let cleaner = thread::spawn({
-            let (manager, running) = (manager.clone(), running.clone());
-            move || round(&manager, &running, 8)
-        });
+        let cleaner = begun(&manager, &running, 8);
         let compaction: &dyn Compaction = &*manager;
         compaction.pause(&partition());
         compaction.cut(&partition(), Offset::new(4)).expect("written");
@@ -147,10 +144,7 @@ fn a_checkpoint_is_never_above_what_a_truncation_left() {
 fn the_end_of_compaction_ends_a_round_and_waits_for_no_other() {
     model(|| {
         let (manager, running) = (manager(), Running::default());
-        let cleaner = thread::spawn({
-            let (manager, running) = (manager.clone(), running.clone());
-            move || round(&manager, &running, 1)
-        });
+        let cleaner = begun(&manager, &running, 1);
         let compaction: &dyn Compaction = &*manager;
         compaction.configured(&partition(), true).expect("nothing is in the way");
         cleaner.join().expect("no panic");
@@ -162,10 +156,7 @@ fn the_end_of_compaction_ends_a_round_and_waits_for_no_other() {
 fn a_partition_that_leaves_is_cleaned_no_more() {
     model(|| {
         let (manager, running) = (manager(), Running::default());
-        let cleaner = thread::spawn({
-            let (manager, running) = (manager.clone(), running.clone());
-            move || round(&manager, &running, 8)
-        });
+        let cleaner = begun(&manager, &running, 8);
         let compaction: &dyn Compaction = &*manager;
         compaction.leaves(&partition()).expect("written");
         cleaner.join().expect("no panic");

@@ -348,10 +348,10 @@ impl AsRef<[u8]> for View {
         let Range { start, end } = self.range;
         debug_assert!(self.pages.hold(&self.range));
         let first = self.pages.raw.as_ptr().wrapping_add((start - self.pages.from) as usize);
-        // SAFETY: the bytes lie in the mapping, as `Kept::pages` has seen to, and it stays mapped as long as `self`. They do not
-        // change while the view lives: this process writes to the file and cuts it through its inode, which refuses, and other
-        // processes are kept out by the lock that the module's text speaks of. No other reference is made to bytes of the mapping
-        // than by views.
+        // The bytes do not change while the view lives: this process writes to the file and cuts it through its inode, which
+        // refuses, and other processes are kept out by the lock that the module's text speaks of. No other reference is made to
+        // bytes of the mapping than by views.
+        // SAFETY: the bytes lie in the mapping (`Kept::pages`), which lives as long as `self`, and stay as they are (above).
         unsafe { std::slice::from_raw_parts(first, (end - start) as usize) }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kseg_format::Offset;
-use kseg_log::Isolation;
+use kseg_log::{Isolation, Log};
 
 use super::Scenario;
 use crate::bench::{Bench, Medium};
@@ -41,33 +41,65 @@ fn entrants(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
         },
         |bench, backend| {
             let filled = bench.filled(backend)?;
-            Ok(Box::new(LogLookup { filled, random: Random::new(LOOKUP_SEED) }))
+            Ok(Box::new(LogLookup::new(filled)))
         },
     )
 }
 
+/// A log whose batches lie where they are expected.
+pub(super) trait Laid: std::fmt::Debug {
+    fn log(&self) -> &Log;
+    /// The offset after the last record.
+    fn end(&self) -> u64;
+    /// Where the batch of `offset` begins in its segment.
+    fn position_of(&self, offset: u64) -> u64;
+    /// Where it begins in the log, all segments behind each other.
+    fn place_of(&self, offset: u64) -> u64 {
+        self.position_of(offset)
+    }
+}
+
+impl Laid for Arc<Filled> {
+    fn log(&self) -> &Log {
+        Filled::log(self)
+    }
+
+    fn end(&self) -> u64 {
+        Filled::end(self)
+    }
+
+    fn position_of(&self, offset: u64) -> u64 {
+        Filled::position_of(self, offset)
+    }
+}
+
+/// Finds random offsets.
 #[derive(Debug)]
-struct LogLookup {
-    filled: Arc<Filled>,
+pub(super) struct LogLookup<L> {
+    laid: L,
     random: Random,
 }
 
-impl LogLookup {
+impl<L: Laid> LogLookup<L> {
+    pub(super) fn new(laid: L) -> Self {
+        LogLookup { laid, random: Random::new(LOOKUP_SEED) }
+    }
+
     fn find(&self, offset: u64) -> Result<u64, BenchError> {
-        let fetch = self.filled.log().read(Offset::new(offset as i64), 1, Isolation::LogEnd, true)?;
+        let fetch = self.laid.log().read(Offset::new(offset as i64), 1, Isolation::LogEnd, true)?;
         Ok(fetch.region.map_or(u64::MAX, |region| region.position()))
     }
 }
 
-impl Work for LogLookup {
+impl<L: Laid> Work for LogLookup<L> {
     fn check(&mut self) -> Result<u64, BenchError> {
         let mut random = Random::new(LOOKUP_SEED);
         let mut hash = 0;
         for _ in 0..CHECKED_LOOKUPS {
-            let offset = random.below(self.filled.end());
-            let position = self.find(offset)?;
-            expect(&format!("the position of offset {offset}"), self.filled.position_of(offset), position)?;
-            hash = crc32c::crc32c_append(hash, &position.to_be_bytes());
+            let offset = random.below(self.laid.end());
+            let (expected, found) = (self.laid.position_of(offset), self.find(offset)?);
+            expect(&format!("the position of offset {offset}"), expected, found)?;
+            hash = crc32c::crc32c_append(hash, &self.laid.place_of(offset).to_be_bytes());
         }
         Ok(hash.into())
     }
@@ -78,8 +110,8 @@ impl Work for LogLookup {
             let mut wrong = 0;
             watch.time(|| {
                 for _ in 0..LOOKUPS {
-                    let offset = self.random.below(self.filled.end());
-                    wrong += u64::from(self.find(offset)? != self.filled.position_of(offset));
+                    let offset = self.random.below(self.laid.end());
+                    wrong += u64::from(self.find(offset)? != self.laid.position_of(offset));
                 }
                 Ok(LOOKUPS)
             })?;

@@ -13,12 +13,12 @@ use kseg_log::{Isolation, Log, LogConfig};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::Scenario;
+use super::lookup::{Laid, LogLookup};
 use crate::bench::{Bench, Medium};
 use crate::contest::{Entrant, Slice, Unit, Watch, Work};
 use crate::error::{BenchError, expect};
 use crate::filled;
-use crate::payload::Random;
-use crate::reference::{CHECKED_LOOKUPS, LOOKUP_SEED, LOOKUPS, crc_is_right, wrong_crc};
+use crate::reference::{crc_is_right, wrong_crc};
 use crate::supply::{self, Supply};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -283,35 +283,41 @@ fn segments(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
         Some(GOAL),
         &[Medium::File],
         |bench, _, backend| {
-            let log = LogLookup::new(backend, &path(bench, backend, "one-0"), many, many)?;
-            Ok(Entrant { name: "1 segment".to_owned(), reference: None, goal: None, work: Box::new(log) })
+            let log = Segmented::new(backend, &path(bench, backend, "one-0"), many, many)?;
+            Ok(Entrant {
+                name: "1 segment".to_owned(),
+                reference: None,
+                goal: None,
+                work: Box::new(LogLookup::new(log)),
+            })
         },
-        |bench, backend| Ok(Box::new(LogLookup::new(backend, &path(bench, backend, "many-0"), many, 1)?)),
+        |bench, backend| {
+            Ok(Box::new(LogLookup::new(Segmented::new(backend, &path(bench, backend, "many-0"), many, 1)?)))
+        },
     )
 }
 
 /// Batches of a segment of which there are many.
 const SEGMENT_BATCHES: usize = 8;
 
-/// Looks offsets up in a log of sealed segments that are all alike.
+/// A log of sealed segments that are all alike.
 #[derive(Debug)]
-struct LogLookup {
+struct Segmented {
     log: Log,
     end: u64,
     records: u64,
     batch_len: u64,
     segment_batches: u64,
-    random: Random,
 }
 
-impl LogLookup {
+impl Segmented {
     /// A log of `units` times 8 batches, `per_segment` of these units in each segment.
     fn new(
         backend: &Arc<dyn Backend>,
         dir: &Path,
         units: usize,
         per_segment: usize,
-    ) -> Result<LogLookup, BenchError> {
+    ) -> Result<Segmented, BenchError> {
         let mut supply = Supply::new(BATCH_BYTES, VALUE_LEN)?;
         let log = filled::open(backend, dir, LogConfig::default())?;
         for unit in 0..units {
@@ -324,53 +330,30 @@ impl LogLookup {
         }
         let found = log.state(false)?.segments.len();
         expect("the segments", (units / per_segment + 1) as u64, found as u64)?;
-        Ok(LogLookup {
+        Ok(Segmented {
             end: filled::number(log.log_end_offset()),
             log,
             records: supply.records() as u64,
             batch_len: supply.batch_len() as u64,
             segment_batches: (per_segment * SEGMENT_BATCHES) as u64,
-            random: Random::new(LOOKUP_SEED),
         })
     }
+}
 
-    /// The position of the batch of `offset` in its segment.
-    fn find(&self, offset: u64) -> Result<u64, BenchError> {
-        let fetch = self.log.read(Offset::new(offset as i64), 1, Isolation::LogEnd, true)?;
-        Ok(fetch.region.map_or(u64::MAX, |region| region.position()))
+impl Laid for Segmented {
+    fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn end(&self) -> u64 {
+        self.end
     }
 
     fn position_of(&self, offset: u64) -> u64 {
         offset / self.records % self.segment_batches * self.batch_len
     }
-}
 
-impl Work for LogLookup {
-    fn check(&mut self) -> Result<u64, BenchError> {
-        let mut random = Random::new(LOOKUP_SEED);
-        let mut hash = 0;
-        for _ in 0..CHECKED_LOOKUPS {
-            let offset = random.below(self.end);
-            let position = self.find(offset)?;
-            expect(&format!("the position of offset {offset}"), self.position_of(offset), position)?;
-            hash = crc32c::crc32c_append(hash, &offset.to_be_bytes());
-        }
-        Ok(hash.into())
-    }
-
-    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
-        let mut watch = Watch::new(at_least);
-        while watch.runs() {
-            let mut wrong = 0;
-            watch.time(|| {
-                for _ in 0..LOOKUPS {
-                    let offset = self.random.below(self.end);
-                    wrong += u64::from(self.find(offset)? != self.position_of(offset));
-                }
-                Ok(LOOKUPS)
-            })?;
-            expect("the number of wrong positions", 0, wrong)?;
-        }
-        Ok(watch.stop())
+    fn place_of(&self, offset: u64) -> u64 {
+        offset / self.records * self.batch_len
     }
 }

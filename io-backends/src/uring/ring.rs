@@ -209,8 +209,8 @@ impl Ring {
         loop {
             // SAFETY: no other one exists: all are made under the lock that is held.
             let mut queue = unsafe { self.uring.submission_shared() };
-            // SAFETY: what the entry points to lies in the slot of its key, whose box moved without moving what it
-            // holds, and stays there until the completion with this key is taken from the queue.
+            // What the entry points to lies in the slot of its key, in a box that does not move what it holds.
+            // SAFETY: it stays there until the completion with this key is taken from the queue.
             let pushed = unsafe { queue.push(entry) };
             drop(queue);
             if pushed.is_ok() {
