@@ -191,7 +191,8 @@ impl Cleaner {
             Ok(())
         });
         if let Err(error) = done {
-            // What was written of a group goes; a log that takes no change keeps it until it is opened again.
+            // What was written of a group goes; a log that takes no change keeps it until it is opened again. The log tells of
+            // a failure, and the next round begins with the same.
             let _ = write.then(|| log.remove_unfinished_replacements());
             return Err(error);
         }

@@ -157,12 +157,16 @@ impl Log {
     /// One that stayed would, at a later stop, make a complete swap look like one that is not.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], which is also in the log's [`last_trouble`](crate::LogState::last_trouble); [`Error::Closed`],
+    /// [`Error::Fenced`].
     pub fn remove_unfinished_replacements(&self) -> Result<usize> {
         self.inner.locked_alone(|_, _| {
             self.inner.check_writable()?;
-            let removed = self.inner.remove_with(Suffix::Cleaned)?;
-            Ok(removed + self.inner.remove_lists()?)
+            let removed = self.inner.remove_with(Suffix::Cleaned);
+            let removed = removed.and_then(|removed| Ok(removed + self.inner.remove_lists()?));
+            // Also for a caller that has an error of its own to tell of.
+            self.inner.troubles.note("remove-unfinished-replacements", removed.as_ref());
+            removed
         })
     }
 

@@ -456,6 +456,18 @@ fn cleaner_edge_97_and_98_and_163_files_of_swaps_that_did_not_happen_do_no_harm(
 }
 
 #[test]
+fn what_a_failed_round_left_and_cannot_be_removed_is_told_of() {
+    let faulty = Arc::new(Faulty::new(open("memory").expect("memory")));
+    let log = filled(&Bench::on(faulty.clone(), &[]));
+    drop(log.begin_replacement(Offset::ZERO).expect("one"));
+    faulty.inject(Fault::on(Call::Remove).role("cleaned").always());
+    let error = log.remove_unfinished_replacements().expect_err("it is there").to_string();
+    let trouble = log.state(false).expect("state").last_trouble.expect("one");
+    assert_eq!((trouble.task, &trouble.error), ("remove-unfinished-replacements", &error));
+    assert!(error.contains(".cleaned"), "{error}");
+}
+
+#[test]
 fn a_list_that_cannot_be_removed_does_no_harm_to_a_segment_of_an_old_base() {
     let faulty = Arc::new(Faulty::new(open("memory").expect("memory")));
     let bench = Bench::on(faulty.clone(), &[]);
