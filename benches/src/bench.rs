@@ -38,6 +38,7 @@ pub struct Bench {
     dir: PathBuf,
     scale: Scale,
     memory_available: u64,
+    rate: Option<f64>,
     filled: Vec<Arc<Filled>>,
 }
 
@@ -55,7 +56,25 @@ impl Bench {
         let dir = parent.join(format!("kseg-bench-{}", std::process::id()));
         fs::create_dir(&dir).map_err(BenchError::io("create", &dir))?;
         let dir = dir.canonicalize().map_err(BenchError::io("find", &dir))?;
-        Ok(Bench { backends, dir, scale, memory_available, filled: Vec::new() })
+        Ok(Bench { backends, dir, scale, memory_available, rate: None, filled: Vec::new() })
+    }
+
+    /// Has batches arrive so often in a second, in the scenarios in which they arrive; each has a rate of its own otherwise.
+    ///
+    /// # Errors
+    /// [`BenchError::Asked`] unless it is between 1 and 1 000 000.
+    pub fn arriving(mut self, rate: f64) -> Result<Bench, BenchError> {
+        if !(1.0..=1e6).contains(&rate) {
+            return Err(BenchError::Asked(format!(
+                "a rate of {rate} arrivals a second: expected 1 to 1000000"
+            )));
+        }
+        self.rate = Some(rate);
+        Ok(self)
+    }
+
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.rate
     }
 
     /// The working folder.

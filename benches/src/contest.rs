@@ -25,6 +25,8 @@ pub enum Unit {
     Records,
     /// Positions found.
     Lookups,
+    /// Appends that arrive at a fixed rate: they are held against each other by latency.
+    Arrivals,
 }
 
 /// One way of doing a scenario's work.
@@ -54,6 +56,8 @@ pub struct Slice {
     pub seconds: f64,
     /// Seconds of them that this thread was running, in the kernel's half too. What other threads do for it is not in.
     pub cpu_seconds: f64,
+    /// How long units took, where they arrived at a fixed rate.
+    pub latency: Option<Latency>,
 }
 
 impl Slice {
@@ -62,9 +66,39 @@ impl Slice {
         self.units as f64 / self.seconds
     }
 
+    /// What is compared: the rate; of units that arrive at a fixed rate the inverse of [`Latency::p99_us`]. More is better.
+    pub fn speed(&self) -> f64 {
+        self.latency.map_or_else(|| self.rate(), |latency| 1.0 / latency.p99_us)
+    }
+
     /// Units a second of running.
     pub fn cpu_rate(&self) -> f64 {
         self.units as f64 / self.cpu_seconds
+    }
+}
+
+/// The latencies of a slice, in microseconds: from the moment at which a unit was due, whether or not anybody was free to
+/// begin with it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    /// Half of the units took no longer.
+    pub p50_us: f64,
+    /// 99 in 100 took no longer.
+    pub p99_us: f64,
+    /// None took longer.
+    pub max_us: f64,
+}
+
+impl Latency {
+    /// Of these latencies, in any order; `None` where there are none. A percentile is a measured value: the least that as many
+    /// do not exceed.
+    pub fn of(latencies: &mut [Duration]) -> Option<Latency> {
+        latencies.sort_unstable();
+        let us = |latency: &Duration| latency.as_secs_f64() * 1e6;
+        let percentile =
+            |hundredths: usize| latencies.get((latencies.len() * hundredths).div_ceil(100) - 1).map(us);
+        let max_us = latencies.last().map(us)?;
+        Some(Latency { p50_us: percentile(50)?, p99_us: percentile(99)?, max_us })
     }
 }
 
@@ -105,6 +139,7 @@ impl Watch {
             units: self.units,
             seconds: self.elapsed.as_secs_f64(),
             cpu_seconds: self.running.as_secs_f64(),
+            latency: None,
         }
     }
 }
@@ -161,14 +196,39 @@ pub struct Measured {
     pub goal: Option<f64>,
     /// Units a second, for orientation: the machine's phases are in it.
     pub rate: Option<Summary>,
-    /// Rate over the reference's rate in the same round.
+    /// Speed over the reference's in the same round.
     pub ratio: Option<Summary>,
     /// As `ratio`, by the time that the thread was running: the cost without what others on the machine take away.
     pub cpu_ratio: Option<Summary>,
-    /// Rate over the rate, in the same round, of the first entrant that is no reference.
+    /// Speed over that, in the same round, of the first entrant that is no reference.
     pub to_first: Option<Summary>,
+    /// Latencies, where units arrived at a fixed rate.
+    pub latency: Option<Latencies>,
     /// The slices, round by round.
     pub slices: Vec<Slice>,
+}
+
+/// The latencies of an entrant over its slices, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latencies {
+    /// The slices' [`Latency::p50_us`].
+    pub p50_us: Summary,
+    /// The slices' [`Latency::p99_us`].
+    pub p99_us: Summary,
+    /// The longest of all.
+    pub max_us: f64,
+}
+
+impl Latencies {
+    fn of(slices: &[Slice]) -> Option<Latencies> {
+        let each = || slices.iter().filter_map(|slice| slice.latency);
+        let over = |of: fn(Latency) -> f64| Summary::of(&each().map(of).collect::<Vec<_>>());
+        Some(Latencies {
+            p50_us: over(|latency| latency.p50_us)?,
+            p99_us: over(|latency| latency.p99_us)?,
+            max_us: each().map(|latency| latency.max_us).fold(0.0, f64::max),
+        })
+    }
 }
 
 /// The outcome of a contest.
@@ -207,11 +267,12 @@ pub fn run(entrants: &mut [Entrant], plan: Plan) -> Result<Outcome, BenchError> 
         reference: entrant.reference.map(|r| entrants[r].name.clone()),
         goal: entrant.goal,
         rate: Summary::of(&slices[i].iter().map(Slice::rate).collect::<Vec<_>>()),
-        ratio: entrant.reference.and_then(|r| ratio(&slices[i], &slices[r], Slice::rate)),
+        ratio: entrant.reference.and_then(|r| ratio(&slices[i], &slices[r], Slice::speed)),
         cpu_ratio: entrant.reference.and_then(|r| ratio(&slices[i], &slices[r], Slice::cpu_rate)),
         to_first: first
             .filter(|&f| f != i && entrant.reference.is_some())
-            .and_then(|f| ratio(&slices[i], &slices[f], Slice::rate)),
+            .and_then(|f| ratio(&slices[i], &slices[f], Slice::speed)),
+        latency: Latencies::of(&slices[i]),
         slices: slices[i].clone(),
     });
     Ok(Outcome { hash: hash.unwrap_or_default(), entrants: measured.collect() })
@@ -243,7 +304,8 @@ mod tests {
             self.seen.borrow_mut().push(self.name);
             // The whole machine slows down from slice to slice.
             let slowness = self.seen.borrow().len() as f64;
-            Ok(Slice { units: 1000, seconds: 1000.0 * slowness / self.rate, cpu_seconds: 1000.0 / self.rate })
+            let seconds = 1000.0 * slowness / self.rate;
+            Ok(Slice { units: 1000, seconds, cpu_seconds: 1000.0 / self.rate, latency: None })
         }
     }
 
@@ -289,6 +351,32 @@ mod tests {
         let error = run(&mut entrants, Plan { rounds: 4, slice: Duration::from_millis(1) }).unwrap_err();
         assert!(matches!(error, BenchError::Wrong { expected: 5, found: 6, .. }), "{error}");
         assert_eq!(*seen.borrow(), "ra");
+    }
+
+    #[test]
+    fn percentiles_are_the_least_that_as_many_do_not_exceed() {
+        let mut latencies: Vec<Duration> = (1..=200).rev().map(Duration::from_micros).collect();
+        let latency = Latency::of(&mut latencies).unwrap();
+        assert_eq!(latency, Latency { p50_us: 100.0, p99_us: 198.0, max_us: 200.0 });
+        let one = Latency::of(&mut [Duration::from_micros(7)]).unwrap();
+        assert_eq!(one, Latency { p50_us: 7.0, p99_us: 7.0, max_us: 7.0 });
+        assert_eq!(Latency::of(&mut []), None);
+    }
+
+    #[test]
+    fn units_that_arrive_at_a_fixed_rate_are_compared_by_latency() {
+        let slice = |p50_us, p99_us, max_us| Slice {
+            units: 10,
+            seconds: 1.0,
+            cpu_seconds: 0.1,
+            latency: Some(Latency { p50_us, p99_us, max_us }),
+        };
+        let (reference, work) =
+            (vec![slice(1.0, 4.0, 9.0); 3], [5.0, 6.0, 90.0].map(|max| slice(2.0, 16.0, max)));
+        assert_eq!(ratio(&work, &reference, Slice::speed).unwrap().median, 0.25);
+        let over = Latencies::of(&work).unwrap();
+        assert_eq!((over.p50_us.median, over.p99_us.median, over.max_us), (2.0, 16.0, 90.0));
+        assert_eq!(Latencies::of(&[Slice { latency: None, ..work[0] }]), None);
     }
 
     #[test]

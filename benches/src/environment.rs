@@ -175,6 +175,15 @@ fn cache(device: u64) -> Option<String> {
     Some(format!("{}, {}", mode.trim(), if fua { "FUA" } else { "no FUA" }))
 }
 
+/// Bytes that the kernel has fetched from devices for this process, read-ahead included (proc_pid_io(5)).
+pub(crate) fn read_from_devices() -> Result<u64, BenchError> {
+    let text = read("/proc/self/io").unwrap_or_default();
+    let bytes = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
+    bytes.ok_or_else(|| {
+        BenchError::Unsuited("/proc/self/io does not tell what comes from a device".to_owned())
+    })
+}
+
 fn sync_us(dir: &Path) -> Result<Summary, BenchError> {
     let path = dir.join("sync-probe");
     let failed = || BenchError::io("append to and sync", &path);

@@ -93,6 +93,14 @@ impl Filled {
         Ok(Store::Memory(file.map_bytes(0..self.len)?))
     }
 
+    /// Drops the sealed segment's bytes from the page cache; such as are mapped stay there.
+    pub(crate) fn evict(&self) -> Result<(), BenchError> {
+        let path = self.segment("log");
+        let file = fs::File::open(&path).map_err(BenchError::io("open", &path))?;
+        let dropped = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        dropped.map_err(|error| BenchError::io("drop from the page cache", &path)(error.into()))
+    }
+
     /// The entries of the sealed segment's offset index.
     pub(crate) fn entries(&self) -> Result<Vec<IndexEntry>, BenchError> {
         let path = self.segment("index");

@@ -75,7 +75,7 @@ fn slice(report: &Value) -> Option<Slice> {
     let units = job["write"]["io_bytes"].as_u64()?;
     let seconds = job["write"]["runtime"].as_f64()? / 1e3;
     let running = (job["usr_cpu"].as_f64()? + job["sys_cpu"].as_f64()?) / 100.0;
-    (seconds > 0.0).then_some(Slice { units, seconds, cpu_seconds: running * seconds })
+    (seconds > 0.0).then_some(Slice { units, seconds, cpu_seconds: running * seconds, latency: None })
 }
 
 impl Work for Fio {
@@ -114,7 +114,10 @@ mod tests {
         let report = r#"{"jobs": [{"usr_cpu": 10.0, "sys_cpu": 15.0,
             "write": {"io_bytes": 1048576, "runtime": 200}}]}"#;
         let report: Value = serde_json::from_str(report).unwrap();
-        assert_eq!(slice(&report), Some(Slice { units: 1 << 20, seconds: 0.2, cpu_seconds: 0.05 }));
+        assert_eq!(
+            slice(&report),
+            Some(Slice { units: 1 << 20, seconds: 0.2, cpu_seconds: 0.05, latency: None })
+        );
         assert_eq!(slice(&serde_json::json!({"jobs": []})), None);
         assert_eq!(slice(&serde_json::json!({"jobs": [{"write": {"io_bytes": 1, "runtime": 0}}]})), None);
     }

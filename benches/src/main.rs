@@ -36,6 +36,9 @@ struct Arguments {
     /// Pairs of slices [default: 15; 2 with --tiny].
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
+    /// Batches that arrive in a second, in the scenarios `arrivals-*` [default: each has its own].
+    #[arg(long, value_name = "COUNT")]
+    rate: Option<f64>,
     /// Only check that every work gives the right result, in seconds; figures mean nothing and are not compared.
     #[arg(long)]
     tiny: bool,
@@ -76,6 +79,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     println!("slices      {} rounds of {:?} for each work; {how}\n", plan.rounds, plan.slice);
     println!("{}", head());
     let mut bench = Bench::new(backends, &parent, scale, environment.memory_available())?;
+    if let Some(rate) = arguments.rate {
+        bench = bench.arriving(rate)?;
+    }
     let mut report = Report { environment, plan, tiny: arguments.tiny, scenarios: Vec::new() };
     for scenario in &scenarios {
         let row = bench.run(scenario, plan);

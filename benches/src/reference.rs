@@ -85,28 +85,36 @@ impl WriteLoop {
         WriteLoop { state, ..self }
     }
 
-    fn fresh(&self) -> Result<File, BenchError> {
+    pub(crate) fn fresh(&self) -> Result<File, BenchError> {
         let options = OpenOptions::new().read(true).write(true).create_new(true).clone();
         let file = options.open(&self.path).map_err(BenchError::io("create", &self.path))?;
         self.state.prepare(&file, &self.path)?;
         Ok(file)
     }
 
-    fn write(&self, file: &File, batch: &[u8], at: u64) -> Result<(), BenchError> {
+    pub(crate) fn write(&self, file: &File, batch: &[u8], at: u64) -> Result<(), BenchError> {
         if !crc_is_right(batch) {
             return Err(wrong_crc(at));
         }
         file.write_all_at(batch, at).map_err(BenchError::io("write", &self.path))
     }
 
-    fn sync(&self, file: &File) -> Result<(), BenchError> {
+    pub(crate) fn sync(&self, file: &File) -> Result<(), BenchError> {
         match self.sync_every {
             0 => Ok(()),
             _ => file.sync_data().map_err(BenchError::io("sync", &self.path)),
         }
     }
 
-    fn remove(&self, file: File) -> Result<(), BenchError> {
+    /// Checks that the file has `last` before `end`.
+    pub(crate) fn check_last(&self, file: &File, end: u64, last: &[u8]) -> Result<(), BenchError> {
+        let mut found = vec![0; last.len()];
+        file.read_exact_at(&mut found, end - last.len() as u64)
+            .map_err(BenchError::io("read", &self.path))?;
+        expect("the last batch's hash", supply::hash(0, last), supply::hash(0, &found))
+    }
+
+    pub(crate) fn remove(&self, file: File) -> Result<(), BenchError> {
         drop(file);
         fs::remove_file(&self.path).map_err(BenchError::io("remove", &self.path))
     }
@@ -151,10 +159,7 @@ impl Work for WriteLoop {
                     Ok(if self.sync_every > 0 { batches } else { at - begin })
                 })?;
             }
-            let len = self.supply.batch_len();
-            let mut last = vec![0; len];
-            file.read_exact_at(&mut last, at - len as u64).map_err(BenchError::io("read", &self.path))?;
-            expect("the last batch's hash", supply::hash(0, self.supply.last()), supply::hash(0, &last))?;
+            self.check_last(&file, at, self.supply.last())?;
             self.remove(file)?;
         }
         Ok(watch.stop())
@@ -263,9 +268,31 @@ impl ReadLoop {
     pub(crate) fn new(store: Store, len: u64, how: Use) -> ReadLoop {
         ReadLoop { store, len, how, buffer: vec![0; PIECE], at: 0 }
     }
+}
+
+/// What reads a log step by step, from its beginning to its end, and again.
+pub(crate) trait Reader: Work {
+    /// Goes back to the beginning.
+    fn rewind(&mut self);
+
+    /// Whether the next step is the first of a pass.
+    fn is_at_beginning(&self) -> bool;
+
+    /// Reads some of the log; how many bytes that were.
+    fn step(&mut self) -> Result<u64, BenchError>;
+}
+
+impl Reader for ReadLoop {
+    fn rewind(&mut self) {
+        self.at = 0;
+    }
+
+    fn is_at_beginning(&self) -> bool {
+        self.at == 0
+    }
 
     /// Reads the piece at hand, moves on, and returns its size.
-    fn piece(&mut self) -> Result<u64, BenchError> {
+    fn step(&mut self) -> Result<u64, BenchError> {
         let len = (self.len - self.at).min(PIECE as u64) as usize;
         match (self.how, &self.store) {
             (Use::Sum, Store::Memory(bytes)) => {
@@ -298,7 +325,7 @@ impl Work for ReadLoop {
     fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
         let mut watch = Watch::new(at_least);
         while watch.runs() {
-            watch.time(|| self.piece())?;
+            watch.time(|| self.step())?;
         }
         Ok(watch.stop())
     }
@@ -478,7 +505,7 @@ mod tests {
             assert_eq!(file.check().unwrap(), u64::from(crc32c::crc32c(&bytes)));
             assert_eq!(file.check().unwrap(), memory.check().unwrap());
             // Three pieces are the whole, then it begins again.
-            let pieces: Vec<u64> = (0..4).map(|_| memory.piece().unwrap()).collect();
+            let pieces: Vec<u64> = (0..4).map(|_| memory.step().unwrap()).collect();
             assert_eq!(pieces, [PIECE as u64, PIECE as u64, 12_345, PIECE as u64]);
             assert!(file.slice(MOMENT).unwrap().units > 0);
         }

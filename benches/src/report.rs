@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
-use crate::contest::{Measured, Outcome, Plan, Unit};
+use crate::contest::{Latencies, Measured, Outcome, Plan, Unit};
 use crate::environment::Environment;
 use crate::stats::{Summary, Verdict};
 
@@ -87,6 +87,9 @@ impl Row {
                     let columns = columns(measured, self.unit, claims);
                     line(&mut text, scenario, &columns);
                     scenario = "";
+                    if let Some(latency) = measured.latency.filter(|_| claims) {
+                        line(&mut text, "", &format!("{:NAME$} {}", "", latency_text(latency)));
+                    }
                 }
                 line(&mut text, "", &format!("results equal, hash {:08x}", outcome.hash));
             }
@@ -117,6 +120,26 @@ fn columns(measured: &Measured, unit: Unit, claims: bool) -> String {
         |summary: &Option<Summary>| summary.filter(|_| claims).map_or(String::new(), |s| digits(s.median));
     let (cpu, to_first) = (median(cpu_ratio), median(to_first));
     format!("{name:NAME$} {rate:>RATE$}  {:RATIO$} {cpu:7} {reference:20} {goal:14} {to_first}", shown(ratio))
+}
+
+fn latency_text(latency: Latencies) -> String {
+    let Latencies { p50_us, p99_us, max_us } = latency;
+    format!("p50 {}, p99 {}, longest {}", time(p50_us.median), time(p99_us.median), time(max_us))
+}
+
+/// A time in microseconds, with three digits and its unit.
+fn time(us: f64) -> String {
+    let (scaled, unit) = match us {
+        us if us >= 1e6 => (us / 1e6, "s"),
+        us if us >= 1e3 => (us / 1e3, "ms"),
+        us => (us, "us"),
+    };
+    format!("{} {unit}", three_digits(scaled))
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$}")
 }
 
 struct Ratio(Summary);
@@ -158,15 +181,15 @@ fn in_units(rate: f64, unit: Unit) -> String {
         r if r >= 1e3 => (r / 1e3, "k"),
         r => (r, ""),
     };
-    let digits = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+    let digits = three_digits(scaled);
     let unit = match unit {
         Unit::Bytes => "B",
-        Unit::Appends => "appends",
+        Unit::Appends | Unit::Arrivals => "appends",
         Unit::Records => "records",
         Unit::Lookups => "lookups",
     };
     let gap = if prefix.is_empty() || unit == "B" { "" } else { " " };
-    format!("{scaled:.digits$} {prefix}{gap}{unit}/s")
+    format!("{digits} {prefix}{gap}{unit}/s")
 }
 
 #[cfg(test)]
@@ -189,7 +212,8 @@ mod tests {
             ratio,
             cpu_ratio: ratio,
             to_first,
-            slices: vec![Slice { units: 5, seconds: 0.5, cpu_seconds: 0.4 }],
+            latency: None,
+            slices: vec![Slice { units: 5, seconds: 0.5, cpu_seconds: 0.4, latency: None }],
         };
         let outcome = Outcome {
             hash: 0xBEEF,
@@ -217,6 +241,17 @@ mod tests {
         assert!(lines[2].contains("0.9 MISSED") && lines[2].ends_with("0.250"), "{text}");
         assert!(lines[3].ends_with("hash 0000beef"), "{text}");
         assert_eq!(head().find("reference"), lines[1].find("pwrite"));
+    }
+
+    #[test]
+    fn latencies_stand_below_the_work_that_they_are_of() {
+        let mut row = row();
+        let RowResult::Measured(outcome) = &mut row.result else { panic!("it was measured") };
+        let [p50, p99] = [81.25, 1_234.0].map(|us| summary(us).unwrap());
+        outcome.entrants[1].latency = Some(Latencies { p50_us: p50, p99_us: p99, max_us: 2.5e6 });
+        let text = row.to_text(true);
+        assert_eq!(text.lines().nth(2).unwrap().trim(), "p50 81.2 us, p99 1.23 ms, longest 2.50 s");
+        assert!(!row.to_text(false).contains("p50"));
     }
 
     #[test]

@@ -224,16 +224,39 @@ impl LogAppend {
         LogAppend { readers, ..self }
     }
 
-    fn fresh(&self) -> Result<Log, BenchError> {
+    pub(super) fn fresh(&self) -> Result<Log, BenchError> {
         filled::open(&self.backend, &self.dir, LogConfig::default())
     }
 
     fn append(&self, log: &Log, batch: BytesMut) -> Result<(), BenchError> {
-        log.append_as_leader(batch, LeaderEpoch::new(0), Origin::Client)?;
+        take(log, batch)?;
+        self.settle(log)
+    }
+
+    /// Makes durable what was appended, where that is to be done each time.
+    pub(super) fn settle(&self, log: &Log) -> Result<(), BenchError> {
         if self.sync == Sync::Each {
             log.flush(false)?;
         }
         Ok(())
+    }
+
+    /// Checks that the log holds as many batches and bytes, and the last batch of the supply at its end.
+    pub(super) fn check_end(
+        &self,
+        log: &Log,
+        batches: u64,
+        bytes: u64,
+        last: &[u8],
+    ) -> Result<(), BenchError> {
+        let end = batches * self.supply.records() as u64;
+        expect("the log end offset", end, filled::number(log.log_end_offset()))?;
+        expect("the log's size", bytes, log.size())?;
+        if self.sync != Sync::Never {
+            expect("the recovery point", end, filled::number(log.recovery_point()))?;
+        }
+        let found = read(log, Offset::new(end as i64 - 1), 1)?;
+        expect("the last batch's hash", supply::hash(0, last), supply::hash(0, &found))
     }
 
     /// Appends until the time is up or the file is full; returns how many bytes and batches it holds.
@@ -289,7 +312,7 @@ impl LogAppend {
         })
     }
 
-    fn remove(&self, log: Log) -> Result<(), BenchError> {
+    pub(super) fn remove(&self, log: Log) -> Result<(), BenchError> {
         log.abandon();
         drop(log);
         Ok(self.backend.names().remove_dir_all(&self.dir)?)
@@ -323,18 +346,17 @@ impl Work for LogAppend {
                 0 => self.fill(&log, &mut watch)?,
                 readers => self.fill_beside(readers, &log, &mut watch)?,
             };
-            let end = batches * self.supply.records() as u64;
-            expect("the log end offset", end, filled::number(log.log_end_offset()))?;
-            expect("the log's size", written, log.size())?;
-            if self.sync != Sync::Never {
-                expect("the recovery point", end, filled::number(log.recovery_point()))?;
-            }
-            let last = read(&log, Offset::new(end as i64 - 1), 1)?;
-            expect("the last batch's hash", supply::hash(0, self.supply.last()), supply::hash(0, &last))?;
+            self.check_end(&log, batches, written, self.supply.last())?;
             self.remove(log)?;
         }
         Ok(watch.stop())
     }
+}
+
+/// Appends a batch: it can be read then.
+pub(super) fn take(log: &Log, batch: BytesMut) -> Result<(), BenchError> {
+    log.append_as_leader(batch, LeaderEpoch::new(0), Origin::Client)?;
+    Ok(())
 }
 
 /// Where a log ends, for those who wait for more; and whether it ends there for good.

@@ -4,6 +4,7 @@
 //! for each backend the same work through the log.
 
 mod append;
+mod arrivals;
 mod clean;
 mod codec;
 mod direct;
@@ -63,6 +64,7 @@ impl Scenario {
 /// All scenarios, in the order in which they run: those that write, those that read what was filled, those without a log.
 pub fn all() -> Vec<Scenario> {
     let mut all = append::scenarios();
+    all.extend(arrivals::scenarios());
     all.extend(direct::scenarios());
     all.extend(writer::scenarios());
     all.extend(read::scenarios());

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kseg_format::{Batches, Offset};
+use kseg_io_backends::Backend;
 use kseg_log::Isolation;
 
 use super::Scenario;
 use crate::bench::{Bench, Medium};
 use crate::contest::{Entrant, Slice, Unit, Watch, Work};
+use crate::environment;
 use crate::error::{BenchError, expect};
 use crate::filled::{self, Filled};
-use crate::reference::{ReadLoop, Use, sum};
+use crate::reference::{ReadLoop, Reader, Use, sum};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -34,6 +36,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             Unit::Bytes,
             |bench| entrants(bench, Use::CopyAndCrc),
         ),
+        Scenario::new(
+            "read-cold",
+            "as read-sequential, from a log of 256 MiB that is not in the page cache",
+            Unit::Bytes,
+            cold,
+        )
+        .on_request(),
     ]
 }
 
@@ -71,6 +80,75 @@ fn entrants(bench: &mut Bench, how: Use) -> Result<Vec<Entrant>, BenchError> {
     )
 }
 
+/// Bytes of the log that is read from the device, again and again.
+const COLD: u64 = 256 << 20;
+
+fn cold(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+    // Logs that nobody has mapped: what is mapped stays in the page cache.
+    let mut logs: Vec<Arc<Filled>> = Vec::new();
+    for backend in bench.backends() {
+        let known = logs.iter().any(|log| Arc::ptr_eq(log.backend(), backend));
+        if !known && Medium::of(backend, bench.dir())? == Medium::File {
+            let dir = bench.dir().join(backend.name()).join("cold-0");
+            let bytes = bench.scale().log_bytes.min(COLD);
+            logs.push(Arc::new(Filled::new(backend.clone(), Medium::File, &dir, bytes)?));
+        }
+    }
+    let log = |backend: &Arc<dyn Backend>| {
+        let log = logs.iter().find(|log| Arc::ptr_eq(log.backend(), backend));
+        log.cloned().ok_or_else(|| BenchError::Unsuited(format!("{} keeps no file", backend.name())))
+    };
+    bench.entrants(
+        None,
+        &[Medium::File],
+        |_, _, backend| {
+            let filled = log(backend)?;
+            let reader = ReadLoop::new(filled.store()?, filled.len(), Use::Copy);
+            let work = Box::new(Cold { filled, reader });
+            Ok(Entrant { name: "pread".to_owned(), reference: None, goal: None, work })
+        },
+        |_, backend| {
+            let filled = log(backend)?;
+            Ok(Box::new(Cold { reader: LogRead::new(filled.clone(), Use::Copy), filled }))
+        },
+    )
+}
+
+/// A reader of a log that is put out of the page cache before each pass.
+#[derive(Debug)]
+struct Cold<R> {
+    reader: R,
+    filled: Arc<Filled>,
+}
+
+impl<R: Reader> Work for Cold<R> {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        self.reader.check()
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let before = environment::read_from_devices()?;
+        let mut watch = Watch::new(at_least);
+        self.reader.rewind();
+        while watch.runs() {
+            if self.reader.is_at_beginning() {
+                self.filled.evict()?;
+            }
+            watch.time(|| self.reader.step())?;
+        }
+        let slice = watch.stop();
+        let read = environment::read_from_devices()?.saturating_sub(before);
+        if read < slice.units / 2 {
+            let why = "the page cache keeps what it is told to drop, or there is no device behind it";
+            return Err(BenchError::Unsuited(format!(
+                "{read} of {} bytes came from a device: {why}",
+                slice.units
+            )));
+        }
+        Ok(slice)
+    }
+}
+
 /// Reads a filled log from its beginning to its end, and again.
 #[derive(Debug)]
 struct LogRead {
@@ -86,6 +164,16 @@ impl LogRead {
     fn new(filled: Arc<Filled>, how: Use) -> LogRead {
         let buffer = if how == Use::Sum { Vec::new() } else { vec![0; COPIED] };
         LogRead { filled, how, at: Offset::ZERO, buffer, hash: None }
+    }
+}
+
+impl Reader for LogRead {
+    fn rewind(&mut self) {
+        self.at = Offset::ZERO;
+    }
+
+    fn is_at_beginning(&self) -> bool {
+        self.at == Offset::ZERO
     }
 
     /// Reads from the offset at hand, moves on behind the last whole batch, and returns the size of all whole batches.

@@ -47,6 +47,30 @@ fn a_backend_stands_beside_the_loop_of_its_medium() {
 }
 
 #[test]
+fn what_arrives_at_a_fixed_rate_is_compared_by_latency() {
+    for row in run(&["std", "memory"], "arrivals*") {
+        let RowResult::Measured(outcome) = &row.result else { panic!("{}: {:?}", row.scenario, row.result) };
+        assert_eq!(outcome.entrants.len(), 2, "a bare loop and std");
+        for entrant in &outcome.entrants {
+            let latency = entrant.latency.expect("latencies");
+            assert!(
+                latency.p50_us.median <= latency.p99_us.median && latency.p99_us.median <= latency.max_us
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_out_of_the_cache_comes_from_a_device_or_is_not_called_cold() {
+    let rows = run(&["std", "memory"], "read-cold");
+    match &rows[0].result {
+        RowResult::Measured(_) => assert_eq!(names(&rows[0]), ["pread", "std"]),
+        RowResult::Skipped(why) => assert!(why.contains("came from a device"), "{why}"),
+        failed @ RowResult::Failed(_) => panic!("{failed:?}"),
+    }
+}
+
+#[test]
 fn direct_writes_stand_beside_fio_or_say_that_it_is_missing() {
     let dir = tempfile::tempdir_in(".").unwrap();
     let spec: kseg_io_backends::BackendSpec = "uring+direct".parse().unwrap();

@@ -55,13 +55,14 @@ fn the_list_names_what_runs_by_default_and_what_on_request() {
 #[test]
 fn nonsense_is_refused_with_its_name() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--scenarios", "no-such"], "no-such"),
         (&["--backends", "floppy"], "floppy"),
         (&["--backends", "std,depth=4"], "depth"),
         (&["--backends", "auto"], "name that one"),
         (&["--rounds", "0"], "round"),
         (&["--seconds", "0"], "length"),
+        (&["--rate", "0"], "arrivals"),
         (&["--dir", "not/there"], "not/there"),
     ];
     for (arguments, word) in cases {
