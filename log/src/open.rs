@@ -279,6 +279,7 @@ impl Log {
                 doubts: Doubts::default(),
                 present: BTreeSet::new(),
                 overflowed: None,
+                appended_part: None,
             };
             let loaded = loading.finish_replacements().and_then(|()| loading.load(writer, deferred, kind));
             let doubts = std::mem::take(&mut loading.doubts);
@@ -334,6 +335,9 @@ struct Loading<'l> {
     present: BTreeSet<(Offset, FileKind)>,
     /// The last segment, where recovery found that it has to be split; its parts are ready.
     overflowed: Option<Offset>,
+    /// Base offset of the last part of a segment that recovery split. Kafka appends its batches there, and goes on from
+    /// where that left the distance to the next index entry.
+    appended_part: Option<Offset>,
 }
 
 impl Loading<'_> {
@@ -482,10 +486,14 @@ impl Loading<'_> {
         let file = self.log.backend.open(&path, OpenHow::Read)?;
         let mut walk = Headers::new(&*file, 0, size);
         let mut next = base;
-        while let Some((_, header)) = walk.next().map_err(|e| self.log.wrap(e))? {
-            next = header.next_offset();
+        loop {
+            match walk.next() {
+                Ok(Some((_, header))) => next = header.next_offset(),
+                // What is no batch, such as the space that was taken ahead of the batches of a split segment, retires nothing.
+                Ok(None) | Err(kseg_segment::Error::Corrupt { .. }) => return Ok(next),
+                Err(e) => return Err(self.log.wrap(e)),
+            }
         }
-        Ok(next)
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
@@ -515,6 +523,9 @@ impl Loading<'_> {
         }
         let active = log.active()?;
         active.activate().map_err(|e| log.wrap(e))?;
+        if self.appended_part == Some(active.base_offset()) {
+            active.count_from_last_entry().map_err(|e| log.wrap(e))?;
+        }
         let log_end = match (kind, known_end) {
             (DirKind::Deleted, _) => Offset::ZERO,
             (_, Some(end)) => end,
@@ -836,6 +847,9 @@ impl Loading<'_> {
             if !parts.is_empty() {
                 segment.split(&parts).map_err(|e| log.wrap(e))?;
                 self.overflowed = Some(base);
+                // Without an index Kafka has split it before, while it opened the segments, and opens the parts.
+                let with_index = self.present.contains(&(base, FileKind::OffsetIndex));
+                self.appended_part = parts.last().filter(|_| with_index).map(|part| part.base);
                 return Ok((base, None));
             }
         }

@@ -229,6 +229,17 @@ impl Segment {
         Ok(Recovered { valid_bytes, next_offset, cut })
     }
 
+    /// Counts the batches behind the last index entry towards the next one, as if they had just been appended. An opening
+    /// begins to count anew.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where an index cannot be opened.
+    pub fn count_from_last_entry(&self) -> Result<()> {
+        let entry = self.with_indexes(|offsets, _| Ok(offsets.lookup(offsets.last_offset()).position))?;
+        self.tail.lock().bytes_since_index_entry = self.size().saturating_sub(u64::from(entry));
+        Ok(())
+    }
+
     /// Whether an offset too far from the base is a damaged one: whatever follows is below it again.
     fn stray_offset(&self, behind: u64, last: Offset) -> Result<bool> {
         let file = self.log.open()?;

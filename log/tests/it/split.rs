@@ -139,7 +139,11 @@ fn an_offset_beyond_the_next_segment_is_damage_and_no_reason_to_split() {
 
 /// Opens, after a crash, a partition whose only segment, at 0, has batches at these offsets.
 fn alone(offsets: &[i64], with_index: bool, clean: bool) -> (Bench, Log) {
-    let bench = Bench::new(&[("segment.index.bytes", "1000")]);
+    alone_with(&[("segment.index.bytes", "1000")], offsets, with_index, clean)
+}
+
+fn alone_with(config: &[(&str, &str)], offsets: &[i64], with_index: bool, clean: bool) -> (Bench, Log) {
+    let bench = Bench::new(config);
     bench.open().close().expect("closed");
     let bytes: Vec<u8> = offsets.iter().flat_map(|&o| batch_at(o, 1, o, 100).to_vec()).collect();
     write(&bench, &name(0, "log"), &bytes);
@@ -158,6 +162,38 @@ fn log_edge_182_the_last_segment_is_split_too() {
         let (_, log) = alone(&[0, M, M + 1, M + 2], with_index, false);
         assert_eq!((bases(&log), batches(&log)), (vec![0, M + 1], vec![0, M, M + 1, M + 2]));
         assert_eq!(log.log_end_offset().get(), M + 3);
+    }
+}
+
+#[test]
+fn the_distance_to_the_next_index_entry_goes_on_in_a_part_that_recovery_made() {
+    // Every batch of a part but the first is farther than the interval from the entry before it.
+    for (with_index, expected) in [(true, vec![M + 2, M + 3, M + 4]), (false, vec![M + 2, M + 3])] {
+        let config = [("segment.index.bytes", "1000"), ("index.interval.bytes", "90")];
+        let (_, log) = alone_with(&config, &[0, M + 1, M + 2, M + 3], with_index, false);
+        follow(&log, M + 4, M + 4).expect("an append");
+        let segments = log.state(true).expect("state").segments;
+        let entries: Vec<i64> = segments[1].offset_entries.iter().map(|e| e.offset.get()).collect();
+        assert_eq!((segments.len(), entries), (2, expected), "with an index: {with_index}");
+    }
+}
+
+#[test]
+fn what_is_no_batch_behind_those_that_are_too_far_is_cut_and_kept_aside() {
+    let torn = batch_at(M + 3, 1, 1, 100)[..70].to_vec();
+    for (tail, kept) in [(vec![0; 500], false), (torn, true)] {
+        let bench = Bench::new(&[("segment.index.bytes", "1000")]);
+        bench.open().close().expect("closed");
+        let mut bytes: Vec<u8> =
+            [0, M + 1, M + 2].iter().flat_map(|&o| batch_at(o, 1, o, 100).to_vec()).collect();
+        bytes.extend(&tail);
+        write(&bench, &name(0, "log"), &bytes);
+        let log = bench.open_unclean(0);
+        assert_eq!((bases(&log), batches(&log)), (vec![0, M + 1], vec![0, M + 1, M + 2]));
+        let cut = &log.load_report().cuts[0];
+        assert_eq!((cut.position, cut.len, cut.kept.is_some()), (200, tail.len() as u64, kept));
+        let left: Vec<String> = bench.files().into_iter().map(|(name, _)| name).collect();
+        assert!(left.iter().all(|name| !name.ends_with(".swap")), "{left:?}");
     }
 }
 
