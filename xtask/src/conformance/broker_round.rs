@@ -1,7 +1,7 @@
 //! There and back: a data directory that kseg has made is given to a real broker, which serves it to a real client and
 //! writes to it; kseg opens what the stopped broker leaves, and writes to it; the broker takes it back, writes, and is
-//! killed; kseg opens that. At every stage both must see the same: records with offsets, timestamps and epochs, committed
-//! ones, first and last offsets, and what lies at a time.
+//! killed; kseg opens that too, and writes to it; the broker takes it back once more. At every stage both must see the
+//! same: records with offsets, timestamps and epochs, committed ones, first and last offsets, and what lies at a time.
 
 use std::fs;
 use std::path::Path;
@@ -421,8 +421,26 @@ pub(super) fn run() -> Outcome {
         return Err("a broker was killed, and kseg takes it for an orderly stop".to_owned());
     }
     same("written by a broker and killed, opened by kseg", &served, &seen_by_kseg(&dir, &topics)?)?;
+    written_here(&dir, &topics, 2)?;
+    let here = seen_by_kseg(&dir, &topics)?;
     stopped(dir)?;
     dump::sound(&data)?;
+
+    let said = broker.log().len();
+    broker.start()?;
+    let mut client = broker.client()?;
+    same("recovered and written by kseg, taken back", &seen_by_client(&mut client, &topics)?, &here)?;
+    // The transaction that the killed broker had under way ends as its producer begins anew.
+    written(&mut client, &topics, 3, false)?;
+    let served = seen_by_client(&mut client, &topics)?;
+    drop(client);
+    broker.stop()?;
+    complaints(&broker.log()[said..])?;
+
+    let dir = opened(&data)?;
+    loaded(&dir)?;
+    same("written by a broker and stopped, opened by kseg", &served, &seen_by_kseg(&dir, &topics)?)?;
+    stopped(dir)?;
     println!("broker: {} topics there and back in {:.1} s", topics.len(), begun.elapsed().as_secs_f64());
     Ok(())
 }

@@ -30,6 +30,9 @@ pub(crate) struct Focus {
     /// The backend takes space ahead of what is appended (row 29): how many zeros lie behind the batches of a `.log` file
     /// that is open, or was when it was deleted, is not compared.
     pub(crate) zeros_behind: bool,
+    /// Kafka's lookups leave traces that kseg's do not. A mark may lie in a gap between batches, where Kafka's moves to the batch
+    /// behind it as soon as somebody looks (row 6); a committed read may name aborted transactions behind its end (row 32).
+    pub(crate) lookups: bool,
 }
 
 impl Focus {
@@ -152,6 +155,43 @@ fn as_long_as(theirs: &Value, ours: &mut Value, which: impl Fn(&str) -> bool) {
     }
 }
 
+/// The marks of a log that Kafka looks up.
+const MARKS: [&str; 3] = ["highWatermark", "lastStable", "firstUnstable"];
+
+/// Kafka's answer, with a mark of kseg's in the place of one of Kafka's where nothing but a gap lies between them: `behind` names
+/// the offset of the first batch that ends behind a mark, which is Kafka's own mark then.
+pub(crate) fn marks_in_gaps(
+    kafka: &Value,
+    kseg: &Value,
+    mut behind: impl FnMut(i64) -> Option<i64>,
+) -> Value {
+    let mut expected = kafka.clone();
+    for mark in MARKS {
+        let of = |answer: &Value| answer["ok"][mark].as_i64();
+        if let (Some(theirs), Some(ours)) = (of(kafka), of(kseg))
+            && theirs > ours
+            && behind(ours) == Some(theirs)
+        {
+            expected["ok"][mark] = Value::from(ours);
+        }
+    }
+    expected
+}
+
+/// Kafka's answer to a committed read, without the aborted transactions that kseg does not name and that begin at `end`, where
+/// what was read ends, or behind it.
+pub(crate) fn aborted_behind(kafka: &Value, kseg: &Value, end: i64) -> Value {
+    let mut expected = kafka.clone();
+    if let Some(theirs) = expected["ok"]["aborted"].as_array_mut() {
+        let ours = kseg["ok"]["aborted"].as_array();
+        let named = |transaction: &Value| ours.is_some_and(|ours| ours.contains(transaction));
+        theirs.retain(|transaction| {
+            named(transaction) || transaction[1].as_i64().is_none_or(|first| first < end)
+        });
+    }
+    expected
+}
+
 fn values(path: &str, kafka: &Value, kseg: &Value, found: &mut Vec<String>) {
     match (kafka, kseg) {
         (Value::Object(theirs), Value::Object(ours)) => {
@@ -253,10 +293,15 @@ pub(crate) fn folders(kafka: &Path, kseg: &Path, focus: Focus) -> Result<Vec<Str
 mod tests {
     use serde_json::json;
 
-    use super::{Focus, View, answers};
+    use super::{Focus, View, aborted_behind, answers, marks_in_gaps};
 
-    const WHOLE: Focus =
-        Focus { view: View::Whole, stale_entries: false, kept_aside: false, zeros_behind: false };
+    const WHOLE: Focus = Focus {
+        view: View::Whole,
+        stale_entries: false,
+        kept_aside: false,
+        zeros_behind: false,
+        lookups: false,
+    };
     const WITHOUT: Focus = Focus { view: View::WithoutProducers, ..WHOLE };
 
     #[test]
@@ -305,6 +350,46 @@ mod tests {
             }
             let found = answers("files", &files(name, b"ab\0"), &files(name, b"ac"), focus, open);
             assert!(!found.is_empty(), "other bytes are never taken for zeros");
+        }
+    }
+
+    #[test]
+    fn a_mark_in_a_gap_may_stay_and_any_other_one_may_not() {
+        // Batches at 0 to 4 and 10 to 14.
+        let behind =
+            |offset: i64| [(4, 0), (14, 10)].iter().find(|(last, _)| *last >= offset).map(|(_, b)| *b);
+        let answer =
+            |high: i64, stable: Option<i64>| json!({"ok": {"highWatermark": high, "firstUnstable": stable}});
+        for (kafka, kseg, agree) in [
+            ((10, Some(10)), (5, Some(7)), true),
+            ((10, None), (5, None), true),
+            ((10, None), (4, None), false),
+            ((11, None), (5, None), false),
+            ((5, None), (10, None), false),
+            ((0, None), (3, None), false),
+            ((10, Some(10)), (5, None), false),
+            ((20, None), (15, None), false),
+        ] {
+            let (kafka, kseg) = (answer(kafka.0, kafka.1), answer(kseg.0, kseg.1));
+            let expected = marks_in_gaps(&kafka, &kseg, behind);
+            assert_eq!(answers("state", &expected, &kseg, WHOLE, true).is_empty(), agree, "{kafka} {kseg}");
+        }
+    }
+
+    #[test]
+    fn aborted_transactions_behind_a_read_may_be_named_and_any_other_one_must() {
+        for (kafka, kseg, agree) in [
+            (json!([[1, 2], [3, 10]]), json!([[1, 2]]), true),
+            (json!([[1, 2], [3, 9]]), json!([[1, 2]]), false),
+            (json!([[1, 2]]), json!([]), false),
+            (json!([]), json!([[1, 10]]), false),
+            (json!([[3, 10]]), json!([[3, 10]]), true),
+            (json!([[3, 10]]), json!(null), false),
+            (json!(null), json!(null), true),
+        ] {
+            let (kafka, kseg) = (json!({"ok": {"aborted": kafka}}), json!({"ok": {"aborted": kseg}}));
+            let expected = aborted_behind(&kafka, &kseg, 10);
+            assert_eq!(answers("read", &expected, &kseg, WHOLE, true).is_empty(), agree, "{kafka} {kseg}");
         }
     }
 

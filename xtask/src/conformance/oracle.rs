@@ -71,9 +71,9 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // Its input ends, so it does; were it stuck, waiting would hang.
-        drop(self.to.take());
+        // Killed before its input ends: a client that sees the end aborts the transaction that it has under way.
         let _ = self.child.kill();
+        drop(self.to.take());
         let _ = self.child.wait();
     }
 }

@@ -230,6 +230,10 @@ impl Making<'_> {
                 }
                 batch["baseOffset"] = json!(self.end + gap);
                 batch["leaderEpoch"] = json!(self.epoch);
+                if self.tale.chance.one_in(8) {
+                    let far = if self.tale.chance.one_in(4) { i64::from(i32::MAX) } else { 50 };
+                    self.sparse(&mut batch, far);
+                }
                 let answer = self.put(json!({"op": "follow", "epoch": self.epoch, "batch": batch}))?;
                 self.appended(&answer);
             }
@@ -340,6 +344,22 @@ impl Making<'_> {
         if let Some(last) = answer["ok"]["last"].as_i64().filter(|l| *l >= self.end) {
             self.end = last + 1;
             self.ends.push(last + 1);
+        }
+    }
+
+    /// Leaves gaps between the records of a batch whose base offset is known, `far` in all at most, as compaction does.
+    fn sparse(&mut self, batch: &mut Value, far: i64) {
+        let base = batch["baseOffset"].as_i64().unwrap_or(0);
+        let count = batch["records"].as_array().map_or(0, Vec::len) as i64;
+        // As many offsets behind the records, ascending.
+        let mut gaps: Vec<i64> = (0..=count).map(|_| self.tale.chance.long(far - count)).collect();
+        gaps.sort_unstable();
+        let records = batch["records"].as_array_mut().into_iter().flatten();
+        for (n, (record, gap)) in (0_i64..).zip(records.zip(&gaps)) {
+            record["offset"] = json!(base + n + gap);
+        }
+        if self.tale.chance.one_in(2) {
+            batch["lastOffset"] = json!(base + count - 1 + gaps.last().copied().unwrap_or(0));
         }
     }
 
@@ -483,14 +503,16 @@ impl Making<'_> {
 
     /// The process dies, and something may have happened to the files.
     fn crash(&mut self, config: &Value) -> Result<(), String> {
-        let batch = self.somewhere()?;
+        let (batch, tail) = (self.somewhere()?, self.tail()?);
         self.put(json!({"op": "abandon"}))?;
         let mut point = if self.tale.chance.one_in(2) { 0 } else { self.flushed.min(self.end) };
         if self.kind == Kind::Damage {
             // What was checked before is not looked at again by either.
             point = 0;
             // One thing at a time: where two come together Kafka may not start.
-            if !self.tale.chance.one_in(3) {
+            if self.tale.chance.one_in(12) {
+                self.raise(&tail)?;
+            } else if !self.tale.chance.one_in(3) {
                 self.damage(batch)?;
             }
         }
@@ -507,6 +529,53 @@ impl Making<'_> {
         let number = |of: &str| answer.pointer(of).and_then(Value::as_i64);
         let size = number("/ok/batches/0/size");
         Ok(number("/ok/segment").zip(number("/ok/position")).zip(size).map(|((s, p), n)| (s, p, n)))
+    }
+
+    /// The batches of the last segment from the log start on: position, base offset, last offset. None where something lies
+    /// behind them: Kafka does not start where such a segment is to be split (row 33).
+    fn tail(&mut self) -> Result<Vec<(i64, i64, i64)>, String> {
+        if self.kind != Kind::Damage {
+            return Ok(Vec::new());
+        }
+        // An append may have rolled since.
+        self.look()?;
+        if self.end == self.start {
+            return Ok(Vec::new());
+        }
+        let offset = self.start.max(self.segments.last().copied().unwrap_or(0));
+        let answer = self.put(json!({"op": "read", "offset": offset, "max": 1 << 20, "records": true}))?;
+        let first = answer["ok"]["position"].as_i64().unwrap_or(0);
+        let size = first + answer["ok"]["bytes"].as_i64().unwrap_or(0);
+        let listed = self.put(json!({"op": "files"}))?;
+        let name = self.segments.last().map(|base| format!("{base:020}.log")).unwrap_or_default();
+        let mut files = listed["ok"].as_array().into_iter().flatten();
+        if files.all(|file| file["file"] != json!(name) || file["size"] != json!(size)) {
+            return Ok(Vec::new());
+        }
+        let number = |batch: &Value, name: &str| batch[name].as_i64();
+        let batches = answer["ok"]["batches"].as_array().into_iter().flatten();
+        let place = |batch| {
+            let base = number(batch, "baseOffset")?;
+            Some((first + number(batch, "position")?, base, number(batch, "lastOffset")?))
+        };
+        Ok(batches.filter_map(place).collect())
+    }
+
+    /// Moves the last batches of a log so far from the base of their segment that it must be split, as releases before 1.1
+    /// could write it (KAFKA-6264). The base offset of a batch lies before what its checksum covers. Two at least: of one
+    /// alone kseg takes the offset for damaged (row 11).
+    fn raise(&mut self, tail: &[(i64, i64, i64)]) -> Result<(), String> {
+        let Some(file) = self.segments.last().map(|base| format!("{base:020}.log")) else { return Ok(()) };
+        let Some(choices) = tail.len().checked_sub(1) else { return Ok(()) };
+        let first = usize::try_from(self.tale.chance.below(choices as u64)).unwrap_or(0);
+        let by = i64::from(i32::MAX) + 1 + self.tale.chance.long(1 << 31);
+        for (position, base, last) in tail.get(first..).filter(|far| far.len() > 1).into_iter().flatten() {
+            let bytes = base64(&(base + by).to_be_bytes());
+            self.damaged(json!({"file": file, "at": position, "bytes": bytes}))?;
+            self.ends.retain(|end| end != base && *end != last + 1);
+            self.ends.push(last + 1 + by);
+        }
+        Ok(())
     }
 
     fn a_segment(&mut self) -> i64 {
