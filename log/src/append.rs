@@ -556,12 +556,11 @@ impl Inner {
                 .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
                 .header();
             if header.magic() == Magic::V2 {
-                let epoch = header.leader_epoch();
-                if epoch.is_some() && epoch == self.latest_epoch_cached() {
-                    continue;
+                let epoch = header.leader_epoch().unwrap_or(LeaderEpoch::new(-1));
+                let base = header.base_offset().unwrap_or(Offset::ZERO);
+                if !self.epochs.read().knows(epoch, base) {
+                    self.assign_epoch(epoch, base)?;
                 }
-                let epoch = epoch.unwrap_or(LeaderEpoch::new(-1));
-                self.assign_epoch(epoch, header.base_offset().unwrap_or(Offset::ZERO))?;
             } else {
                 let had = !self.epochs.read().is_empty();
                 if had {
@@ -571,10 +570,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn latest_epoch_cached(&self) -> Option<LeaderEpoch> {
-        self.epochs.read().latest().map(|e| e.epoch)
     }
 
     /// Whether the active segment has to roll before an append of `size` bytes.

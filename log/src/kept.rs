@@ -18,7 +18,7 @@ pub(crate) struct Kept {
     /// The count of the marks that `log_end` belongs to. They change with every append.
     marks: u64,
     pub(crate) log_end: Offset,
-    /// The latest leader epoch.
+    /// The latest leader epoch; `None` where it begins behind the log end, since an append may begin it earlier.
     pub(crate) epoch: Option<LeaderEpoch>,
     pub(crate) active: Arc<Segment>,
     pub(crate) segment_size_max: u64,
@@ -54,11 +54,13 @@ impl Kept {
         let counts = Counts::of(log);
         let marks = log.marks.changes();
         let config = log.config();
+        let log_end = log.log_end();
+        let latest = log.epochs.read().latest().filter(|latest| latest.start_offset <= log_end);
         Ok(Box::new(Kept {
             counts,
             marks,
-            log_end: log.log_end(),
-            epoch: log.latest_epoch_cached(),
+            log_end,
+            epoch: latest.map(|latest| latest.epoch),
             active: log.active()?,
             segment_size_max: u64::try_from(config.segment_size_max()).unwrap_or(0),
             age_max_ms: roll_age_max(&config),

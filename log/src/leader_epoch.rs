@@ -83,14 +83,17 @@ impl LeaderEpochCache {
         if epoch.get() < 0 || start_offset.get() < 0 {
             return Err(LeaderEpochError { epoch, start_offset });
         }
-        let known =
-            self.latest().is_some_and(|last| last.epoch == epoch && last.start_offset <= start_offset);
-        if known {
+        if self.knows(epoch, start_offset) {
             return Ok(EpochChange::NONE);
         }
         self.pop_while(|entry| entry.epoch >= epoch || entry.start_offset >= start_offset);
         self.entries.push(EpochEntry { epoch, start_offset });
         Ok(EpochChange { changed: true, write: FileWrite::Now })
+    }
+
+    /// Whether the latest entry is of this epoch, and begins at `start_offset` or before.
+    pub(crate) fn knows(&self, epoch: LeaderEpoch, start_offset: Offset) -> bool {
+        self.latest().is_some_and(|last| last.epoch == epoch && last.start_offset <= start_offset)
     }
 
     /// Removes the entries that begin at `end_offset` or later: the log now ends there. Below 0 nothing is done.

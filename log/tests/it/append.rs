@@ -466,6 +466,22 @@ fn format_edge_88_a_set_too_large_leaves_its_epoch() {
 }
 
 #[test]
+fn an_epoch_of_a_refused_set_begins_anew_with_the_next_batch() {
+    for (base, starts) in [(2, vec![2]), (5, vec![5]), (7, vec![5])] {
+        let bench = Bench::new(&[("internal.segment.bytes", "1000")]);
+        let log = bench.open();
+        let refused = log
+            .append_as_follower(batch_at(5, 1, 1, 1001).freeze(), LeaderEpoch::new(0))
+            .expect_err("larger than a segment");
+        assert_eq!(refused.kafka_name(), "RecordBatchTooLargeException");
+        follow(&log, base, base).expect("an append");
+        follow(&log, base + 1, base + 1).expect("an append");
+        let epochs = log.state(false).expect("state").epochs;
+        assert_eq!(epochs.iter().map(|e| e.start_offset.get()).collect::<Vec<_>>(), starts, "at {base}");
+    }
+}
+
+#[test]
 fn format_edge_85_a_batch_compressed_anew_must_keep_to_the_limit_too() {
     let mut builder = RecordBatchBuilder::new(BatchOptions { codec: Codec::Gzip, ..BatchOptions::default() });
     builder.append(Some(Timestamp::new(1)), None, Some(&[b'v'; 4000]), &[]).expect("a record");
