@@ -28,6 +28,7 @@ pub(crate) const HELD: &[&str] = &[
     "codec-snappy",
     "codec-zstd",
     "epochs",
+    "epochs-refused",
     "idempotence",
     "idempotence-wrap",
     "legacy-v0",

@@ -97,7 +97,7 @@ pub(super) fn made(mut tale: Tale<'_>, steps: u32, kind: Kind) -> Result<(Story,
         flushed: 0,
     };
     let mut config = making.config();
-    making.open(&config, true, 0)?;
+    making.open(&config, true, 0, 0)?;
     for _ in 0..steps {
         making.step(&mut config)?;
     }
@@ -177,13 +177,13 @@ impl Making<'_> {
         Value::Object(config)
     }
 
-    fn open(&mut self, config: &Value, clean: bool, recovery_point: i64) -> Result<(), String> {
+    /// With room for indexes of `least` bytes.
+    fn open(&mut self, config: &Value, clean: bool, recovery_point: i64, least: u64) -> Result<(), String> {
         let start = self.start;
         let mut config = config.clone();
         let room = config["segment.index.bytes"].as_str().and_then(|room| room.parse().ok()).unwrap_or(0);
-        if !clean && room < INDEX_ROOM {
-            // Segments that were filled under other settings: Kafka does not start where their indexes are full (row 10).
-            config["segment.index.bytes"] = Value::from(INDEX_ROOM.to_string());
+        if room < least {
+            config["segment.index.bytes"] = Value::from(least.to_string());
         }
         self.put(json!({
             "op": "open", "dir": "$DIR/random-0", "config": config, "clean": clean,
@@ -308,11 +308,13 @@ impl Making<'_> {
             37 => self.look()?,
             38 => {
                 self.put(json!({"op": "close"}))?;
+                // Filled under other settings, perhaps: Kafka does not start where they have less room now (row 10).
+                let filled = self.last_indexes()?;
                 if self.kind == Kind::Damage && self.tale.chance.one_in(2) {
                     self.forget()?;
                 }
                 let all = 1 << 40;
-                self.open(&config.clone(), true, all)?;
+                self.open(&config.clone(), true, all, filled)?;
             }
             39 => self.crash(&config.clone())?,
             40..=50 => self.produce()?,
@@ -516,7 +518,21 @@ impl Making<'_> {
                 self.damage(batch)?;
             }
         }
-        self.open(config, false, point)
+        // As above; and what is recovered may get an entry for every batch.
+        self.open(config, false, point, INDEX_ROOM)
+    }
+
+    /// The size of the larger index of the last segment of a closed log.
+    fn last_indexes(&mut self) -> Result<u64, String> {
+        let listed = self.put(json!({"op": "files"}))?;
+        let files = listed["ok"].as_array().into_iter().flatten();
+        let of = |file: &Value| {
+            let name = file["file"].as_str()?;
+            let (base, kind) = name.split_once('.')?;
+            let index = ["index", "timeindex"].contains(&kind);
+            Some((base.to_owned(), file["size"].as_u64()?)).filter(|_| index)
+        };
+        Ok(files.filter_map(of).max_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1))).map_or(0, |(_, size)| size))
     }
 
     /// A batch that is there: its segment, its position in it and its size.
@@ -531,32 +547,31 @@ impl Making<'_> {
         Ok(number("/ok/segment").zip(number("/ok/position")).zip(size).map(|((s, p), n)| (s, p, n)))
     }
 
-    /// The batches of the last segment from the log start on: position, base offset, last offset. None where something lies
-    /// behind them: Kafka does not start where such a segment is to be split (row 33).
+    /// The batches of the last segment: position, base offset, last offset. None where something lies behind them (Kafka does
+    /// not start where such a segment is to be split: row 33), or a gap before them (row 34).
     fn tail(&mut self) -> Result<Vec<(i64, i64, i64)>, String> {
         if self.kind != Kind::Damage {
             return Ok(Vec::new());
         }
         // An append may have rolled since.
         self.look()?;
-        if self.end == self.start {
+        let base = self.segments.last().copied().unwrap_or(0);
+        if self.end == base || base < self.start {
             return Ok(Vec::new());
         }
-        let offset = self.start.max(self.segments.last().copied().unwrap_or(0));
-        let answer = self.put(json!({"op": "read", "offset": offset, "max": 1 << 20, "records": true}))?;
-        let first = answer["ok"]["position"].as_i64().unwrap_or(0);
-        let size = first + answer["ok"]["bytes"].as_i64().unwrap_or(0);
+        let answer = self.put(json!({"op": "read", "offset": base, "max": 1 << 20, "records": true}))?;
         let listed = self.put(json!({"op": "files"}))?;
-        let name = self.segments.last().map(|base| format!("{base:020}.log")).unwrap_or_default();
+        let name = format!("{base:020}.log");
         let mut files = listed["ok"].as_array().into_iter().flatten();
-        if files.all(|file| file["file"] != json!(name) || file["size"] != json!(size)) {
+        let exact = files.any(|file| file["file"] == json!(name) && file["size"] == answer["ok"]["bytes"]);
+        if !exact || answer.pointer("/ok/batches/0/baseOffset") != Some(&json!(base)) {
             return Ok(Vec::new());
         }
         let number = |batch: &Value, name: &str| batch[name].as_i64();
         let batches = answer["ok"]["batches"].as_array().into_iter().flatten();
         let place = |batch| {
             let base = number(batch, "baseOffset")?;
-            Some((first + number(batch, "position")?, base, number(batch, "lastOffset")?))
+            Some((number(batch, "position")?, base, number(batch, "lastOffset")?))
         };
         Ok(batches.filter_map(place).collect())
     }
