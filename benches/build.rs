@@ -6,10 +6,9 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     // The state of the other crates decides whether the commit is all there is to say.
-    for folder in
-        ["src", "../format/src", "../index/src", "../io-backends/src", "../segment/src", "../log/src"]
-    {
-        rerun_if_changed(folder);
+    rerun_if_changed("src");
+    for folder in ["format", "index", "io-backends", "segment", "log", "cleaner"] {
+        rerun_if_changed(&format!("../{folder}/src"));
     }
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     say("KSEG_BENCH_RUSTC", output(&rustc, &["--version"]));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kseg_io_backends::{Backend, OpenHow};
 
@@ -39,6 +40,7 @@ pub struct Bench {
     scale: Scale,
     memory_available: u64,
     rate: Option<f64>,
+    stop: Arc<AtomicBool>,
     filled: Vec<Arc<Filled>>,
 }
 
@@ -56,7 +58,15 @@ impl Bench {
         let dir = parent.join(format!("kseg-bench-{}", std::process::id()));
         fs::create_dir(&dir).map_err(BenchError::io("create", &dir))?;
         let dir = dir.canonicalize().map_err(BenchError::io("find", &dir))?;
-        Ok(Bench { backends, dir, scale, memory_available, rate: None, filled: Vec::new() })
+        Ok(Bench {
+            backends,
+            dir,
+            scale,
+            memory_available,
+            rate: None,
+            stop: Arc::default(),
+            filled: Vec::new(),
+        })
     }
 
     /// Has batches arrive so often in a second, in the scenarios in which they arrive; each has a rate of its own otherwise.
@@ -71,6 +81,12 @@ impl Bench {
         }
         self.rate = Some(rate);
         Ok(self)
+    }
+
+    /// Ends what is measured before its next slice once `stop` is set; nothing else is begun then.
+    pub fn stopping(mut self, stop: Arc<AtomicBool>) -> Bench {
+        self.stop = stop;
+        self
     }
 
     pub(crate) fn rate(&self) -> Option<f64> {
@@ -98,8 +114,14 @@ impl Bench {
     }
 
     fn measure(&mut self, scenario: &Scenario, plan: Plan) -> Result<RowResult, BenchError> {
+        // It says that, and nothing is read because of it: Relaxed.
+        let stop = Arc::clone(&self.stop);
+        let stopped = || stop.load(Ordering::Relaxed);
+        if stopped() {
+            return Err(BenchError::Stopped);
+        }
         let mut entrants = scenario.entrants(self)?;
-        contest::run(&mut entrants, plan).map(RowResult::Measured)
+        contest::run_unless(&mut entrants, plan, stopped).map(RowResult::Measured)
     }
 
     /// An entrant for each backend beside the reference of its medium, which is made once.
@@ -133,7 +155,9 @@ impl Bench {
             entrants.push(Entrant { name: backend.name().to_owned(), reference: Some(at), goal, work });
         }
         if entrants.is_empty() {
-            return Err(BenchError::Unsuited(format!("none of the backends keeps its bytes in {media:?}")));
+            let places: Vec<&str> = media.iter().map(|medium| medium.place()).collect();
+            let places = places.join(" or in ");
+            return Err(BenchError::Unsuited(format!("none of the backends keeps its bytes in {places}")));
         }
         Ok(entrants)
     }
@@ -190,6 +214,13 @@ pub enum Medium {
 }
 
 impl Medium {
+    fn place(self) -> &'static str {
+        match self {
+            Medium::File => "files",
+            Medium::Memory => "memory",
+        }
+    }
+
     /// Finds out by opening a file in `dir`: one of the system's has a descriptor.
     pub fn of(backend: &Arc<dyn Backend>, dir: &Path) -> Result<Medium, BenchError> {
         let path = dir.join("medium-probe");

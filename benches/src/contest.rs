@@ -160,6 +160,10 @@ pub struct Plan {
     pub slice: Duration,
 }
 
+pub(crate) fn hexadecimal<S: serde::Serializer>(hash: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{hash:08x}"))
+}
+
 fn seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(duration.as_secs_f64())
 }
@@ -234,7 +238,8 @@ impl Latencies {
 /// The outcome of a contest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The hash of the result, the same for every entrant.
+    /// The hash of the result, the same for every entrant; in JSON as in the table, hexadecimal.
+    #[serde(serialize_with = "hexadecimal")]
     pub hash: u64,
     /// Entrants, in their order.
     pub entrants: Vec<Measured>,
@@ -245,8 +250,22 @@ pub struct Outcome {
 /// # Errors
 /// The first error of any work; [`BenchError::Wrong`] where two of them give different results.
 pub fn run(entrants: &mut [Entrant], plan: Plan) -> Result<Outcome, BenchError> {
+    run_unless(entrants, plan, || false)
+}
+
+/// As [`run`], but ends before the next slice once `stopped` says so.
+///
+/// # Errors
+/// As there; [`BenchError::Stopped`].
+pub(crate) fn run_unless(
+    entrants: &mut [Entrant],
+    plan: Plan,
+    stopped: impl Fn() -> bool,
+) -> Result<Outcome, BenchError> {
+    let go_on = || if stopped() { Err(BenchError::Stopped) } else { Ok(()) };
     let mut hash = None;
     for entrant in entrants.iter_mut() {
+        go_on()?;
         let found = entrant.work.check()?;
         if entrant.work.is_comparable() {
             expect(&format!("the hash of {}", entrant.name), *hash.get_or_insert(found), found)?;
@@ -258,6 +277,7 @@ pub fn run(entrants: &mut [Entrant], plan: Plan) -> Result<Outcome, BenchError> 
         let forward = 0..entrants.len();
         let order: Vec<usize> = if round % 2 == 0 { forward.collect() } else { forward.rev().collect() };
         for i in order {
+            go_on()?;
             slices[i].push(entrants[i].work.slice(plan.slice)?);
         }
     }
@@ -351,6 +371,15 @@ mod tests {
         let error = run(&mut entrants, Plan { rounds: 4, slice: Duration::from_millis(1) }).unwrap_err();
         assert!(matches!(error, BenchError::Wrong { expected: 5, found: 6, .. }), "{error}");
         assert_eq!(*seen.borrow(), "ra");
+    }
+
+    #[test]
+    fn a_contest_ends_before_the_next_slice_when_it_is_stopped() {
+        let (mut entrants, seen) = contest([5; 3]);
+        let plan = Plan { rounds: 4, slice: Duration::from_millis(1) };
+        let stopped = run_unless(&mut entrants, plan, || seen.borrow().len() == 5);
+        assert!(matches!(stopped, Err(BenchError::Stopped)), "{stopped:?}");
+        assert_eq!(*seen.borrow(), "rabra");
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub struct Environment {
     pub cpu: Option<String>,
     /// How many cores this process may use.
     pub cores: usize,
-    /// Memory in bytes: all of it, and what is free or can be freed.
-    pub memory: Option<(u64, u64)>,
+    /// The machine's memory.
+    pub memory: Option<Memory>,
     /// Programs that ran or waited to run over the last minute, before the first slice: above 0 means company.
     pub load: Option<f64>,
     /// The kernel, by name and release.
@@ -39,6 +39,16 @@ pub struct Environment {
     pub commit: Option<&'static str>,
     /// `release`, or `debug`, whose figures mean nothing.
     pub profile: &'static str,
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Memory {
+    /// All of it.
+    pub total: u64,
+    /// What is free or can be freed.
+    pub available: u64,
 }
 
 /// The file system of a folder.
@@ -84,7 +94,7 @@ impl Environment {
 
     /// Bytes of memory that are free or can be freed; without limit where that is not known.
     pub fn memory_available(&self) -> u64 {
-        self.memory.map_or(u64::MAX, |(_, available)| available)
+        self.memory.map_or(u64::MAX, |memory| memory.available)
     }
 }
 
@@ -93,8 +103,8 @@ impl fmt::Display for Environment {
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
         write!(f, "machine     {}, {} cores", or(&self.cpu), self.cores)?;
-        if let Some((all, available)) = self.memory {
-            write!(f, ", {:.1} GiB memory ({:.1} available)", gib(all), gib(available))?;
+        if let Some(Memory { total, available }) = self.memory {
+            write!(f, ", {:.1} GiB memory ({:.1} available)", gib(total), gib(available))?;
         }
         if let Some(load) = self.load {
             write!(f, ", load {load}")?;
@@ -206,13 +216,13 @@ fn cpu() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn memory() -> Option<(u64, u64)> {
+fn memory() -> Option<Memory> {
     let text = read("/proc/meminfo")?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
     };
-    Some((field("MemTotal")?, field("MemAvailable")?))
+    Some(Memory { total: field("MemTotal")?, available: field("MemAvailable")? })
 }
 
 fn kernel() -> String {

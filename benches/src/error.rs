@@ -36,6 +36,8 @@ pub enum BenchError {
     },
     /// The machine or the chosen backends do not allow a scenario; not a failure.
     Unsuited(String),
+    /// Whoever runs it wanted it to end.
+    Stopped,
     /// What was asked for cannot be run: an unknown scenario or backend, no slices, a slice without length.
     Asked(String),
 }
@@ -67,6 +69,7 @@ impl fmt::Display for BenchError {
                 write!(f, "wrong result: {what} must be {expected} ({expected:#x}), is {found} ({found:#x})")
             }
             BenchError::Unsuited(why) | BenchError::Asked(why) => f.write_str(why),
+            BenchError::Stopped => f.write_str("stopped"),
         }
     }
 }
@@ -79,7 +82,10 @@ impl std::error::Error for BenchError {
             BenchError::Log(error) => Some(error.as_ref()),
             BenchError::Encode(error) => Some(error.as_ref()),
             BenchError::Decode(error) => Some(error.as_ref()),
-            BenchError::Wrong { .. } | BenchError::Unsuited(_) | BenchError::Asked(_) => None,
+            BenchError::Wrong { .. }
+            | BenchError::Unsuited(_)
+            | BenchError::Asked(_)
+            | BenchError::Stopped => None,
         }
     }
 }

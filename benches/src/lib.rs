@@ -42,7 +42,7 @@ mod supply;
 
 pub use bench::{Bench, Medium, Scale};
 pub use contest::{Entrant, Measured, Outcome, Plan, Slice, Unit, Watch, Work, run};
-pub use environment::{Environment, Mount};
+pub use environment::{Environment, Memory, Mount};
 pub use error::BenchError;
 pub use report::{Report, Row, RowResult, head};
 pub use scenarios::{Scenario, all, named};

@@ -1,15 +1,19 @@
 //! Backends against each other and against the machine's limits.
 #![forbid(unsafe_code)]
 
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
 use kseg_bench::{Bench, BenchError, Environment, Plan, Report, Scale, Scenario, all, head, named};
 use kseg_io_backends::{Backend, BackendSpec};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 /// Compares I/O backends of an append-only log with each other and with bare loops over the same system calls.
 ///
@@ -18,7 +22,8 @@ use kseg_io_backends::{Backend, BackendSpec};
 #[derive(Debug, Parser)]
 #[command(name = "kseg-bench", version)]
 struct Arguments {
-    /// Backends, by comma, their options behind them: std,uring+direct,depth=16. One that cannot be had ends the run.
+    /// Backends, by comma, their options behind them: std,uring+direct,depth=16. One that cannot be had ends the run; `auto`
+    /// is refused with the name of the one that it stands for here.
     #[arg(long, value_name = "NAMES", default_value = "std,memory")]
     backends: String,
     /// Scenarios, by comma; `default`, `all`, or a beginning and a star.
@@ -49,8 +54,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("kseg-bench: {error}");
             ExitCode::from(2)
@@ -58,12 +62,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether every scenario was measured.
-fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
+/// Returns how the program ends: in success where every scenario was measured.
+fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
     if arguments.list {
         all().iter().for_each(list);
-        return Ok(true);
+        return Ok(ExitCode::SUCCESS);
     }
+    let stop = Stop::listen()?;
     let plan = plan(arguments)?;
     let scenarios = named(&arguments.scenarios)?;
     let specs = BackendSpec::parse_list(&arguments.backends)?;
@@ -78,7 +83,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let how = if arguments.tiny { "results are checked, figures mean nothing" } else { "order alternates" };
     println!("slices      {} rounds of {:?} for each work; {how}\n", plan.rounds, plan.slice);
     println!("{}", head());
-    let mut bench = Bench::new(backends, &parent, scale, environment.memory_available())?;
+    // Before anything is measured: a path that cannot be written would be noticed only then.
+    let json = arguments.json.as_deref().map(Json::create).transpose()?;
+    let bench = Bench::new(backends, &parent, scale, environment.memory_available())?;
+    let mut bench = bench.stopping(Arc::clone(&stop.asked));
     if let Some(rate) = arguments.rate {
         bench = bench.arriving(rate)?;
     }
@@ -88,16 +96,64 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         print!("{}", row.to_text(!arguments.tiny));
         std::io::stdout().flush()?;
         report.scenarios.push(row);
+        if stop.signal().is_some() {
+            break;
+        }
     }
-    if let Some(path) = &arguments.json {
-        let json = report.to_json()?;
-        std::fs::write(path, json).map_err(|source| BenchError::Io {
-            what: "write",
-            path: path.clone(),
-            source,
-        })?;
+    if let Some(json) = json {
+        json.write(&report)?;
     }
-    Ok(report.succeeded())
+    drop(bench);
+    Ok(match stop.signal() {
+        Some(signal) => ExitCode::from(128_u8.saturating_add(signal)),
+        None if report.succeeded() => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    })
+}
+
+/// The file that takes the report.
+struct Json {
+    file: File,
+    path: PathBuf,
+}
+
+impl Json {
+    fn create(path: &Path) -> Result<Json, BenchError> {
+        let failed = |source| BenchError::Io { what: "create", path: path.to_owned(), source };
+        Ok(Json { file: File::create(path).map_err(failed)?, path: path.to_owned() })
+    }
+
+    fn write(mut self, report: &Report) -> Result<(), Box<dyn std::error::Error>> {
+        let failed = |source| BenchError::Io { what: "write", path: self.path.clone(), source };
+        self.file.write_all(report.to_json()?.as_bytes()).map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// SIGINT and SIGTERM end what is measured, so that its files are removed and the report tells what there is. A second one ends
+/// the process at once.
+struct Stop {
+    asked: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    fn listen() -> std::io::Result<Stop> {
+        let stop = Stop { asked: Arc::default(), signal: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first time it is not set yet.
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.asked))?;
+            flag::register_usize(signal, Arc::clone(&stop.signal), signal.unsigned_abs() as usize)?;
+            flag::register(signal, Arc::clone(&stop.asked))?;
+        }
+        Ok(stop)
+    }
+
+    /// The number of the signal, once one has come.
+    fn signal(&self) -> Option<u8> {
+        // It is looked at between scenarios, and orders nothing: Relaxed.
+        u8::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
+    }
 }
 
 /// The backend that was asked for and no other: what is compared must be what its name says.

@@ -119,7 +119,7 @@ fn one_backend_twice_has_one_reference() {
 fn what_needs_files_is_skipped_where_there_are_none() {
     let rows = run(&["memory"], "append-durable-4k,append-16k");
     assert!(
-        matches!(&rows[0].result, RowResult::Skipped(why) if why.contains("File")),
+        matches!(&rows[0].result, RowResult::Skipped(why) if why.contains("in files")),
         "{:?}",
         rows[0].result
     );

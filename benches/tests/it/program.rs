@@ -1,7 +1,8 @@
 //! The program as it is called.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn bench(arguments: &[&str], dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kseg-bench")).args(arguments).current_dir(dir).output().unwrap()
@@ -50,6 +51,48 @@ fn the_list_names_what_runs_by_default_and_what_on_request() {
     let printed = text(&bench(&["--list"], dir.path()).stdout);
     assert!(printed.lines().any(|line| line == "lookup"), "{printed}");
     assert!(printed.lines().any(|line| line == "encode-codecs-1000x1k (on request)"), "{printed}");
+}
+
+#[test]
+fn a_signal_ends_it_with_its_files_removed_and_the_report_written() {
+    let dir = tempfile::tempdir().unwrap();
+    // Longer than anybody waits.
+    let arguments = [
+        "--seconds",
+        "0.05",
+        "--rounds",
+        "1000000",
+        "--scenarios",
+        "encode-100x100b,lookup",
+        "--json",
+        "out.json",
+    ];
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kseg-bench"));
+    let mut child = program.args(arguments).current_dir(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(printed.any(|line| line.starts_with("scenario")), "the head of the table");
+    // Which process it is: one that has been started and not waited for.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let rest: Vec<String> = printed.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(rest[0].starts_with("encode-100x100b") && rest[0].contains("stopped"), "{rest:?}");
+    assert_eq!(rest.len(), 1, "nothing else was begun: {rest:?}");
+    let names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["out.json"]);
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("out.json")).unwrap()).unwrap();
+    assert_eq!(json["scenarios"][0]["failed"], "stopped");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_of_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench(&["--tiny", "--json", "not/there.json"], dir.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("not/there.json"), "{}", text(&output.stderr));
+    assert!(!text(&output.stdout).contains("results equal"));
 }
 
 #[test]
