@@ -43,6 +43,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The examples of the crate's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod backpressure;
 mod build;
 mod checkpoints;

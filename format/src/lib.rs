@@ -38,6 +38,11 @@
 //! `serde` lets [`OwnedRecord`] be serialized. Both are off by default.
 #![forbid(unsafe_code)]
 
+/// The examples of the crate's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod aborted;
 mod batch;
 mod batches;

@@ -23,6 +23,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The examples of the crate's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod error;
 mod offset_index;
 mod region;

@@ -35,6 +35,11 @@
 //! - `testing`: `conformance`, the suite that every engine passes, `Metered`, which counts calls, `Faulty`, which
 //!   makes them fail, `Watched`, which tells of each, and `PowerLoss`, a backend in memory whose power can be cut.
 
+/// The examples of the crate's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[allow(unsafe_code, reason = "memory at chosen addresses")]
 mod aligned;
 mod appender;

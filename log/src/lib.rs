@@ -5,6 +5,9 @@
 //! data directory of many logs with its lock, its marker of a clean stop and its checkpoints. [`BatchWriter`] takes single
 //! records and makes batches of them. The files are Kafka's: a broker opens what this crate wrote, and the reverse.
 //!
+//! The high watermark is the caller's to move ([`Log::update_high_watermark`]): consumers' reads end there, and nothing at or
+//! above it is removed or compacted. Without replicas it follows the log end.
+//!
 //! Time and background work come in from outside ([`Clock`], [`Scheduler`]): the crate starts no thread of its own accord,
 //! and tests drive both by hand.
 //!
@@ -33,6 +36,11 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+
+/// The examples of the crate's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod append;
 mod cleaning;

@@ -33,6 +33,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The examples of the crate's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod aborted;
 mod config;
 mod error;
