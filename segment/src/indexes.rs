@@ -15,6 +15,9 @@ use kseg_io_backends::{Backend, IoError, MapAccess, MappedRegion, Op, OpenHow, R
 
 use crate::error::{Error, Result};
 
+/// Bytes of the least that is stored in a region at a time.
+const WORD: usize = 4;
+
 /// A mapped index file as the region that an index lies on.
 #[derive(Debug)]
 pub struct MapRegion(MappedRegion);
@@ -160,7 +163,10 @@ impl<I: Index> Lazy<I> {
         Ok(())
     }
 
-    /// Drops all entries and gives the file room for `size` bytes of them; what was in it is gone, not overwritten.
+    /// Drops all entries and gives the file room for `size` bytes of them; what was in it is gone, all of it zero.
+    ///
+    /// The file is not cut to nothing on the way but to one word, which is overwritten: a file that was cut to nothing is
+    /// written to disk when it is closed (ext4's `auto_da_alloc`, and xfs the same), and the next cut waits for that.
     pub(crate) fn reset(&mut self, base: Offset, size: usize) -> Result<()> {
         if self.open.is_none() {
             return Ok(());
@@ -168,10 +174,14 @@ impl<I: Index> Lazy<I> {
         let file = self.file()?;
         self.open = None;
         let len = round_down(size, I::ENTRY_LEN) as u64;
-        for len in [0, len] {
+        for len in [len.min(WORD as u64), len] {
             file.submit(Op::SetLen { len }).wait().result?;
         }
-        self.open = Some(I::build(base, map(&*file, len)?, 0));
+        let region = map(&*file, len)?;
+        if len > 0 {
+            region.store(0, [0; WORD]);
+        }
+        self.open = Some(I::build(base, region, 0));
         Ok(())
     }
 

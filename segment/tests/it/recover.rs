@@ -137,6 +137,31 @@ fn after_a_clean_stop_only_the_framing_of_the_tail_is_looked_at() {
 }
 
 #[test]
+fn nothing_of_an_older_index_is_in_the_file_while_it_is_made_anew() {
+    let backend = memory();
+    overwrite(&*backend, 0, FileKind::Log, &ten());
+    let kinds = [FileKind::OffsetIndex, FileKind::TimeIndex];
+    for old in [0, 3, 600, 5000] {
+        for kind in kinds {
+            overwrite(&*backend, 0, kind, &vec![0xee; old]);
+        }
+        let segment = reopen(backend.clone(), 0, config(4096, 1020));
+        let mut looked = 0;
+        let each = &mut |_, _: kseg_format::CheckedBatch<'_>| {
+            looked += 1;
+            for kind in kinds {
+                let bytes = contents(&*backend, 0, kind);
+                assert!(bytes.iter().all(|&b| b == 0), "{kind:?} of {old} bytes: {bytes:?}");
+                assert!(bytes.len() >= 1016, "{kind:?}");
+            }
+        };
+        let recovered = segment.recover(each).expect("a recovery");
+        assert!(recovered.cut.is_none());
+        assert_eq!(looked, 10);
+    }
+}
+
+#[test]
 fn recovery_hands_over_every_good_batch_once() {
     let backend = memory();
     overwrite(&*backend, 0, FileKind::Log, &ten());
