@@ -105,7 +105,8 @@ impl LeaderEpochCache {
     }
 
     /// Removes the entries that begin at `start_offset` or before: the log now begins there. The last of them stays,
-    /// with `start_offset` for its start, since its records may go on beyond it.
+    /// with `start_offset` for its start, since its records may go on beyond it. Where that changes nothing the file has
+    /// nothing to be told (Kafka writes it all the same, at each opening of a log).
     pub fn truncate_from_start(&mut self, start_offset: Offset) -> EpochChange {
         let removed = self.entries.partition_point(|entry| entry.start_offset <= start_offset);
         if removed == 0 {
@@ -115,7 +116,8 @@ impl LeaderEpochCache {
         let changed = removed > 1 || last.start_offset != start_offset;
         self.entries.drain(..removed - 1);
         self.entries[0].start_offset = start_offset;
-        EpochChange { changed, write: FileWrite::Background }
+        let write = if changed { FileWrite::Background } else { FileWrite::None };
+        EpochChange { changed, write }
     }
 
     /// Forgets all entries, without a word to the file.

@@ -206,6 +206,7 @@ proptest! {
                 _ => epochs.assign(epoch(e), offset(o)).unwrap_or(EpochChange::NONE),
             };
             prop_assert_eq!(change.changed, before != epochs);
+            prop_assert_eq!(change.write != FileWrite::None, change.changed, "the file is as the cache was");
             let ascend = epochs
                 .entries()
                 .windows(2)
