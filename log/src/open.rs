@@ -727,6 +727,11 @@ impl Loading<'_> {
                     break;
                 }
             }
+            // One of them is enough: no flush moves the recovery point to below the newest, and a stop before the next flush
+            // makes them all anew.
+            if let (true, Some(newest)) = (end.is_some(), writer.producers.latest_snapshot()) {
+                log.sync_snapshot(newest)?;
+            }
             if end.is_none() {
                 end = match log.segments().active() {
                     Some(last) => Some(last.next_offset().map_err(|e| log.wrap(e))?),
@@ -811,6 +816,7 @@ impl Loading<'_> {
         }
         log.rebuild_producers_over(&known, writer, self.log_start, base, false, &mut self.doubts)?;
         let producers = &mut writer.producers;
+        let mut latest = log.epochs.read().latest().map(|entry| entry.epoch);
         let mut epochs_changed = false;
         let mut noted = Ok(());
         let doubts = &mut self.doubts;
@@ -821,12 +827,12 @@ impl Loading<'_> {
             if header.magic() != Magic::V2 {
                 return;
             }
-            if let (Some(epoch), Some(base)) = (header.leader_epoch(), header.base_offset()) {
-                let mut epochs = log.epochs.write();
-                let newer = epochs.latest().is_none_or(|latest| epoch > latest.epoch);
-                if newer && epochs.assign(epoch, base).is_ok() {
-                    epochs_changed = true;
-                }
+            if let (Some(epoch), Some(base)) = (header.leader_epoch(), header.base_offset())
+                && latest.is_none_or(|latest| epoch > latest)
+                && log.epochs.write().assign(epoch, base).is_ok()
+            {
+                latest = Some(epoch);
+                epochs_changed = true;
             }
             let place = Place { segment: segment.base_offset(), position };
             let ended = observe(producers, &batch, place).unwrap_or_else(|reason| {
@@ -865,7 +871,7 @@ impl Loading<'_> {
         // each producer only, where the batches tell of five.
         let left = recovered.cut.is_some() && later.iter().any(|s| s.base_offset() == recovered.next_offset);
         if !left {
-            log.take_snapshot(writer, true)?;
+            log.take_snapshot(writer, false)?;
         }
         Ok((recovered.next_offset, recovered.cut))
     }

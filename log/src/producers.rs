@@ -281,6 +281,15 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes a snapshot durable that was taken without; one that is gone needs not be.
+    pub(crate) fn sync_snapshot(&self, offset: Offset) -> Result<()> {
+        let (names, path) = (self.backend.names(), self.snapshots().path(offset, Suffix::None));
+        if names.stat(&path)?.is_some() {
+            names.sync_file(&path)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn remove_stray_snapshots(&self, writer: &mut Writer, bases: &BTreeSet<Offset>) -> Result<()> {
         writer.producers.remove_stray_snapshots(&mut self.snapshots(), bases)?;
         Ok(())

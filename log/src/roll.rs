@@ -109,7 +109,6 @@ impl Inner {
         self.high_watermark_moved(writer);
         info!(dir = %self.dir.display(), base = base.get(), "segment rolled");
         let log = Arc::downgrade(self);
-        let snapshot = self.dir.join(file_name(base, FileKind::Snapshot, Suffix::None));
         deferred.push("flush-log", 0, move || {
             let Some(log) = log.upgrade() else { return };
             // A log that is closed is flushed, or its partition is gone.
@@ -118,13 +117,9 @@ impl Inner {
                 return;
             }
             // A snapshot that is not durable keeps the recovery point where it is.
-            let names = log.backend.names();
-            let synced = match names.stat(&snapshot) {
-                Ok(Some(_)) => names.sync_file(&snapshot),
-                other => other.map(|_| ()),
-            };
+            let synced = log.sync_snapshot(base);
             // A flush that fails also fences the log, and the next append or flush says so.
-            let flushed = synced.map_err(Error::from).and_then(|()| log.flush_to(base, false));
+            let flushed = synced.and_then(|()| log.flush_to(base, false));
             log.settle_durable();
             if !(closed()
                 && matches!(flushed, Err(Error::Segment { source: kseg_segment::Error::Closed { .. }, .. })))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kseg_format::{Batches, LeaderEpoch, Offset, Origin};
-use kseg_io_backends::{Backend, Call, Fault, Faulty, Moment, Watched};
+use kseg_io_backends::{Backend, Call, Fault, Faulty, Metered, Moment, Watched};
 use kseg_log::{CutReason, Isolation, Log, LogDir, LogDirOptions, TopicPartition};
 
 use crate::support::*;
@@ -449,4 +449,34 @@ fn rec_15_snapshots_of_a_recovery_hold_what_lies_below_their_names() {
     }
     log.truncate_to(Offset::new(200)).expect("truncated");
     assert_eq!((producers(&log), snapshots(&bench)), (at_200, vec![100, 200]));
+}
+
+#[test]
+fn a_recovery_makes_the_newest_snapshot_durable_and_leaves_the_epochs_that_are_known() {
+    let metered = Arc::new(Metered::new(memory()));
+    let bench = Bench::on(metered.clone(), &[]);
+    let log = bench.open();
+    for n in 0..30 {
+        if n == 10 || n == 20 {
+            log.roll(None).expect("a roll");
+        }
+        Draft::new(1).of(7, 0, n).lead(&log).expect("an append");
+    }
+    log.close().expect("closed");
+    for active_is_empty in [false, true] {
+        for at in snapshots(&bench) {
+            remove(&bench, &name(at, "snapshot"));
+        }
+        metered.reset();
+        let log = bench.open_unclean(0);
+        assert_eq!(log.log_end_offset().get(), 30);
+        assert_eq!(snapshots(&bench), [10, 20, 30]);
+        // One sync for all segments; those of a roll are its own.
+        assert_eq!(metered.calls(Call::SyncFile, "snapshot").calls, 1, "{active_is_empty}");
+        assert_eq!(metered.calls(Call::Replace, "").calls, 0, "the checkpoint of the epochs is as it was");
+        if !active_is_empty {
+            log.roll(None).expect("a roll");
+        }
+        log.abandon();
+    }
 }
