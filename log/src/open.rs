@@ -638,7 +638,8 @@ impl Loading<'_> {
     /// Makes the index files that are missing, but for those that recovery makes anyway.
     ///
     /// A segment without an offset index has its producers looked through as well, and the snapshots behind it are
-    /// forgotten: they tell of the last batch of each producer only, where batches tell of five.
+    /// forgotten: they tell of the last batch of each producer only, where batches tell of five. So has an empty one, as a
+    /// roll leaves it that no append has followed: without any snapshot, its producers are those of the batches before it.
     ///
     /// Source: Kafka `LogLoader.loadSegmentFiles`, which recovers such a segment.
     fn rebuild_missing(&mut self, writer: &mut Writer) -> Result<()> {
@@ -647,11 +648,13 @@ impl Loading<'_> {
         for (n, segment) in segments.as_slice().iter().enumerate() {
             let base = segment.base_offset();
             let to_recover = self.is_to_recover(&segments, base);
-            if !self.lacks_index(base) || segment.size() == 0 || to_recover {
+            if !self.lacks_index(base) || to_recover {
                 continue;
             }
-            segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
-            self.report.rebuilt.push(base);
+            if segment.size() > 0 {
+                segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
+                self.report.rebuilt.push(base);
+            }
             if !self.clean || self.present.contains(&(base, FileKind::OffsetIndex)) {
                 continue;
             }
