@@ -43,6 +43,7 @@ pub(crate) const HELD: &[&str] = &[
     "recover-clean-no-index",
     "recover-clean-no-index-below-start",
     "recover-clean-no-snapshot",
+    "recover-clean-no-snapshot-after-roll",
     "recover-clean-short-index",
     "recover-clean-zero-tail",
     "recover-crash-flipped-byte",

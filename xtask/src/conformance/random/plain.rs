@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::story::Story;
 use super::tale::Tale;
-use crate::replay::base64;
+use crate::replay::{base64, decoded};
 
 /// Bytes of an index that hold an entry for every batch of the largest segment there is here: 1800 bytes, of batches of at
 /// least 69.
@@ -56,6 +56,8 @@ struct Making<'a> {
     verification: bool,
     /// Each transaction has an epoch of its own (KIP-890).
     version_2: bool,
+    /// Several batches come in one append; then an index always has room for all of them (row 7).
+    sets: bool,
     expiration: i64,
     /// The offsets behind batches that are there, ascending.
     ends: Vec<i64>,
@@ -80,6 +82,7 @@ pub(super) fn made(mut tale: Tale<'_>, steps: u32, kind: Kind) -> Result<(Story,
         }
     }
     let (verification, version_2) = (tale.chance.one_in(3), tale.chance.one_in(2));
+    let sets = tale.chance.one_in(3);
     let expiration = if tale.chance.one_in(3) { 1000 + tale.chance.long(600_000) } else { 86_400_000 };
     let mut making = Making {
         tale,
@@ -87,6 +90,7 @@ pub(super) fn made(mut tale: Tale<'_>, steps: u32, kind: Kind) -> Result<(Story,
         producers,
         verification,
         version_2,
+        sets,
         expiration,
         ends: Vec::new(),
         segments: vec![0],
@@ -152,7 +156,8 @@ impl Making<'_> {
         };
         set("internal.segment.bytes", 300 + self.tale.chance.long(1500));
         set("index.interval.bytes", self.tale.chance.long(400));
-        set("segment.index.bytes", 48 + self.tale.chance.long(400));
+        let least = if self.sets { INDEX_ROOM.cast_signed() } else { 48 };
+        set("segment.index.bytes", least + self.tale.chance.long(400));
         // What Kafka cuts away it deletes, and kseg keeps it (row 3): not to be seen where it is deleted at once.
         let delays = if self.kind == Kind::Damage { 1 } else { 3 };
         set(
@@ -218,6 +223,7 @@ impl Making<'_> {
                 let answer = self.put(json!({"op": "append", "epoch": self.epoch, "batch": batch}))?;
                 self.appended(&answer);
             }
+            12..=14 if self.sets && self.tale.chance.one_in(3) => self.follow_set()?,
             12..=14 => {
                 let mut batch = self.records();
                 // A gap behind a mark would leave that mark in it.
@@ -476,28 +482,72 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// A batch or a marker of a producer as a leader sends it: nothing is asked.
-    fn follow_producer(&mut self) -> Result<(), String> {
+    /// Several batches in one append, as a fetch brings them: of nobody, of producers, and markers. The last ones may be of an
+    /// epoch that the follower does not know yet, and are left out.
+    fn follow_set(&mut self) -> Result<(), String> {
+        let (mut next, mut epoch) = (self.end, self.epoch);
+        let mut bytes = Vec::new();
+        for _ in 0..2 + self.tale.chance.below(3) {
+            if self.tale.chance.one_in(8) {
+                epoch += 1;
+            }
+            let (kind, mut given) = if self.kind == Kind::Plain || self.tale.chance.one_in(2) {
+                ("build", self.records())
+            } else {
+                self.of_producer(next)
+            };
+            let kind = if kind == "batch" { "build" } else { kind };
+            given["op"] = json!(kind);
+            given["codec"] = json!("none");
+            given["leaderEpoch"] = json!(epoch);
+            given[if kind == "build" { "baseOffset" } else { "offset" }] = json!(next);
+            next += given["records"].as_array().map_or(1, Vec::len) as i64;
+            if self.tale.chance.one_in(6) {
+                next += self.tale.chance.long(20);
+            }
+            let built = self.put(given)?;
+            let built = built["ok"]["bytes"].as_str().map_or(Value::Null, Value::from);
+            bytes.extend(decoded(&built).map_err(|e| e.message)?);
+        }
+        let known = self.epoch + self.tale.chance.long(2);
+        let answer = self.put(json!({"op": "follow", "epoch": known, "bytes": base64(&bytes)}))?;
+        if answer["ok"]["last"].as_i64().is_some_and(|last| last >= self.end) {
+            self.epoch = epoch.min(known);
+        }
+        self.appended(&answer);
+        self.look()
+    }
+
+    /// A batch of a producer, or where a transaction is under way perhaps its marker, as a leader sends it: nothing is asked.
+    /// Which of the two, and what describes it.
+    fn of_producer(&mut self, offset: i64) -> (&'static str, Value) {
         let n = usize::try_from(self.tale.chance.below(PRODUCERS as u64)).unwrap_or(0);
         let producer = self.producers[n].clone();
-        let marker = producer.open && self.tale.chance.one_in(2);
-        let given = if marker {
+        if producer.open && self.tale.chance.one_in(2) {
             let kind = if self.tale.chance.one_in(2) { "commit" } else { "abort" };
-            json!({
+            self.producers[n].open = false;
+            let marker = json!({
                 "kind": kind, "producerId": n + 1, "producerEpoch": producer.epoch, "timestamp": self.tale.now,
-                "coordinatorEpoch": producer.coordinator_epoch, "offset": self.end, "leaderEpoch": self.epoch,
-            })
-        } else {
-            let mut batch = self.records();
-            batch["producerId"] = json!(n + 1);
-            batch["producerEpoch"] = json!(producer.epoch);
-            batch["baseSequence"] = json!(producer.sequence);
-            batch["transactional"] = json!(producer.transactional);
-            batch["baseOffset"] = json!(self.end);
-            batch["leaderEpoch"] = json!(self.epoch);
-            batch
-        };
-        let what = if marker { "marker" } else { "batch" };
+                "coordinatorEpoch": producer.coordinator_epoch, "offset": offset, "leaderEpoch": self.epoch,
+            });
+            return ("marker", marker);
+        }
+        let mut batch = self.records();
+        batch["producerId"] = json!(n + 1);
+        batch["producerEpoch"] = json!(producer.epoch);
+        batch["baseSequence"] = json!(producer.sequence);
+        batch["transactional"] = json!(producer.transactional);
+        batch["baseOffset"] = json!(offset);
+        batch["leaderEpoch"] = json!(self.epoch);
+        let count = batch["records"].as_array().map_or(0, Vec::len) as i64;
+        self.producers[n].sequence = (producer.sequence + count) % SEQUENCES;
+        self.producers[n].open = producer.transactional;
+        ("batch", batch)
+    }
+
+    /// A batch or a marker of a producer as a leader sends it.
+    fn follow_producer(&mut self) -> Result<(), String> {
+        let (what, given) = self.of_producer(self.end);
         let answer = self.put(json!({"op": "follow", "epoch": self.epoch, what: given}))?;
         self.appended(&answer);
         self.look()
