@@ -11,14 +11,16 @@
 //! The last row is how zstd-jni keeps its books: it forgets that a frame was whole when it takes the next piece of
 //! input, and pieces are [`PIECE_LEN`] bytes. So a cut frame that reaches over the end of a piece is an error again.
 //!
-//! Written is one frame in streaming mode, as zstd-jni does it: without content size and checksum, flushed before it
-//! is ended, so that an empty last block stands at its end.
+//! Written is one frame with its content size and without checksum, in one call. zstd-jni, which writes a stream, knows no
+//! content size, asks for the level's whole window, and leaves an empty last block behind. Knowing the size, the library
+//! takes tables that fit it, copies nothing on its way in, and spares readers the copy on its way out.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 
 use zstd::zstd_safe::{
-    CCtx, CParameter, DCtx, ErrorCode, InBuffer, OutBuffer, ResetDirective, SafeResult, get_error_name,
+    CCtx, CParameter, DCtx, ErrorCode, InBuffer, OutBuffer, ResetDirective, SafeResult, compress_bound,
+    get_error_name,
 };
 
 use super::{Fault, Output, Sink};
@@ -31,15 +33,21 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const WINDOW_LEN_MAX: u64 = 128 * 1024 * 1024;
 /// The level of a writer that names none.
 const LEVEL_DEFAULT: i32 = 3;
-/// The tables at that level for inputs up to a size, as the library chooses them where it knows the size: the logarithms of
-/// the entries of the hash table and of the chains. A stream gets those of the largest inputs, for which a small batch pays.
-const SMALL_TABLES: [(usize, u32, u32); 2] = [(16 * 1024, 15, 14), (128 * 1024, 16, 15)];
+/// The kinds of blocks that hold other than their contents.
+const BLOCK_REPEATED: u8 = 1;
+const BLOCK_COMPRESSED: u8 = 2;
+/// The most that a block holds.
+const BLOCK_LEN_MAX: usize = 128 * 1024;
+const BLOCK_HEADER_LEN: usize = 3;
+const CHECKSUM_LEN: usize = 4;
+/// What an ordinary payload expands to at most: the room that is made for all of it at once.
+const EXPANSION_GUESS: usize = 64;
 
-/// The least and the most room that is made at a time.
+/// The least and the most room that is made at a time otherwise.
 const STEP_MIN: usize = 16 * 1024;
 const STEP_MAX: usize = 4 * 1024 * 1024;
 
-/// The largest context that a thread keeps for its next batch. The default level needs about 4 MiB.
+/// The largest context that a thread keeps for its next batch. The default level needs about 1.3 MiB.
 const KEPT_LEN_MAX: usize = 16 * 1024 * 1024;
 
 thread_local! {
@@ -83,6 +91,10 @@ impl<'a> Decoder<'a> {
             }
             if window_len(&input[begin..]).is_some_and(|len| len > WINDOW_LEN_MAX) {
                 return Err(Fault::broken(begin, "a window beyond 128 MiB"));
+            }
+            if begin == 0 && at_once(context, input, sink) {
+                self.at = input.len();
+                return Ok(false);
             }
             reset(context.reset(ResetDirective::SessionOnly))?;
             self.inside = true;
@@ -135,6 +147,21 @@ enum Piece {
     Cut,
 }
 
+/// Decodes a payload that is one whole frame straight to where it is wanted, without the library's own window, which saves a
+/// copy of all that comes out. `false`, and nothing done, where it cannot: then the pieces tell what is wrong, and where.
+fn at_once(context: &mut DCtx<'_>, input: &[u8], sink: &mut Sink<'_>) -> bool {
+    if sink.step_max < usize::MAX || !sink.out.is_empty() {
+        return false;
+    }
+    let Some(most) = contents_len_max(input) else { return false };
+    sink.out.reserve(most.min(input.len().saturating_mul(EXPANSION_GUESS)).min(sink.limit));
+    let decoded = context.decompress(sink.out, input).is_ok() && sink.out.len() <= most.min(sink.limit);
+    if !decoded {
+        sink.out.clear();
+    }
+    decoded
+}
+
 /// Decodes a piece of the frame at `at`, which moves.
 fn piece(context: &mut DCtx<'_>, input: &[u8], at: &mut usize, sink: &mut Sink<'_>) -> Result<Piece, Fault> {
     // One byte beyond the limit tells a payload that fits from one that does not.
@@ -179,36 +206,53 @@ fn window_len(bytes: &[u8]) -> Option<u64> {
     Some(if descriptor >> 6 == 1 { len + 256 } else { len })
 }
 
+/// The most that comes out of a payload that is one whole data frame, by its headers. `None` for any other, and for one whose
+/// contents may exceed its window or whose blocks are too large: the library refuses some of those, but only piece by piece.
+fn contents_len_max(bytes: &[u8]) -> Option<usize> {
+    let window = usize::try_from(window_len(bytes)?).ok()?;
+    let descriptor = *bytes.get(MAGIC.len())?;
+    let single = descriptor & 0x20 != 0;
+    if !single && window < BLOCK_LEN_MAX {
+        return None;
+    }
+    let content_len = match descriptor >> 6 {
+        0 => usize::from(single),
+        code => 1 << code,
+    };
+    // A window byte unless it is a single segment, and the dictionary's id.
+    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let mut at = MAGIC.len() + 1 + usize::from(!single) + dictionary_len + content_len;
+    let block_len_max = window.min(BLOCK_LEN_MAX);
+    let (mut most, mut last) = (0, false);
+    while !last {
+        let [low, middle, high] = *bytes.get(at..)?.first_chunk()?;
+        let size = usize::from(low >> 3) | usize::from(middle) << 5 | usize::from(high) << 13;
+        if size > block_len_max {
+            return None;
+        }
+        last = low & 1 != 0;
+        let (len, contents) = match low >> 1 & 3 {
+            BLOCK_REPEATED => (1, size),
+            BLOCK_COMPRESSED => (size, block_len_max),
+            _ => (size, size),
+        };
+        at += BLOCK_HEADER_LEN + len;
+        most += contents;
+    }
+    if descriptor & 0x04 != 0 {
+        at += CHECKSUM_LEN;
+    }
+    // A single segment's window is its contents.
+    let most = if single { window } else { most };
+    (at == bytes.len() && most <= window).then_some(most)
+}
+
 fn frame(context: &mut CCtx<'_>, level: i32, input: &[u8], out: &mut Output) -> Result<(), ErrorCode> {
     context.reset(ResetDirective::SessionAndParameters)?;
     context.set_parameter(CParameter::CompressionLevel(level))?;
-    let small = SMALL_TABLES.iter().find(|(len, ..)| level == LEVEL_DEFAULT && input.len() <= *len);
-    if let Some((_, hash, chain)) = small {
-        context.set_parameter(CParameter::HashLog(*hash))?;
-        context.set_parameter(CParameter::ChainLog(*chain))?;
-    }
-    let mut source = InBuffer::around(input);
-    let step = (input.len() / 2).clamp(STEP_MIN, STEP_MAX);
-    // All three steps are repeated until they have nothing left to do: take the input, flush, end.
-    while source.pos() < input.len() {
-        write(out, step, |room| context.compress_stream(room, &mut source))?;
-    }
-    while write(out, step, |room| context.flush_stream(room))? != 0 {}
-    while write(out, step, |room| context.end_stream(room))? != 0 {}
-    Ok(())
-}
-
-/// Lets `encode` write into `step` new bytes of `out`.
-fn write(
-    out: &mut Output,
-    step: usize,
-    encode: impl FnOnce(&mut OutBuffer<'_, [u8]>) -> SafeResult,
-) -> SafeResult {
-    let mut destination = OutBuffer::around(out.room(step));
-    let left = encode(&mut destination);
-    let written = destination.pos();
+    let written = context.compress2(out.room(compress_bound(input.len())), input)?;
     out.advance(written);
-    left
+    Ok(())
 }
 
 fn reset(result: SafeResult) -> Result<(), Fault> {

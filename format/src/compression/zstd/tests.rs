@@ -1,6 +1,6 @@
 use super::super::tests::{TEXT, assert_bounded, assert_refused, hex, noise, read, write, write_with};
 use super::super::{DecodeError, decompress};
-use super::PIECE_LEN;
+use super::{DCtx, PIECE_LEN, Sink, at_once, contents_len_max};
 use crate::codec::Codec::Zstd;
 use crate::codec::Magic;
 
@@ -35,19 +35,32 @@ fn checked() -> Vec<u8> {
 }
 
 #[test]
-fn the_worked_example_goes_both_ways() {
+fn the_worked_example_is_read_and_its_text_written_with_its_size() {
     assert_eq!(read(Zstd, &hex(EXAMPLE)).unwrap(), TEXT);
-    assert_eq!(write(Zstd, TEXT), hex(EXAMPLE));
+    let written = write(Zstd, TEXT);
+    assert_eq!(written[..6], [&hex("28 b5 2f fd 20")[..], &[TEXT.len() as u8]].concat());
+    assert_eq!(read(Zstd, &written).unwrap(), TEXT);
+    assert!(written.len() < hex(EXAMPLE).len());
 }
 
 #[test]
-fn format_edge_145_and_185_the_window_written_follows_the_level_up_to_22() {
-    let input = b"data".repeat(256);
-    for (level, window) in [(-5, 0x48), (1, 0x48), (3, 0x58), (0, 0x58), (10, 0x60), (19, 0x68), (22, 0x88)] {
-        let written = write_with(Zstd, Some(level), Magic::V2, &input);
-        assert_eq!(written[..6], [&hex("28 b5 2f fd 00")[..], &[window]].concat(), "{level}");
-        assert_eq!(written[written.len() - 3..], [1, 0, 0]);
-        assert_eq!(read(Zstd, &written).unwrap(), input);
+fn format_edge_145_and_185_the_window_of_every_level_is_read_and_written() {
+    // Larger than the smaller windows: those ask for the level's, the others for the contents alone.
+    let input: Vec<u8> = noise(3 << 20);
+    for (level, window) in
+        [(-131_072, 0x48), (-5, 0x48), (1, 0x48), (3, 0x58), (0, 0x58), (10, 0x60), (19, 0x68), (22, 0x88)]
+    {
+        // As zstd-jni writes it.
+        assert_eq!(read(Zstd, &frame(&[0x00, window], TEXT, b"")).unwrap(), TEXT);
+        let written = write_with(Zstd, Some(level), Magic::V2, TEXT);
+        assert_eq!(read(Zstd, &written).unwrap(), TEXT, "{level}");
+        if level <= 3 {
+            let written = write_with(Zstd, Some(level), Magic::V2, &input);
+            let size = (input.len() as u32).to_be_bytes();
+            let head = [&hex("28 b5 2f fd 80")[..], &[window, size[3], size[2], size[1], size[0]]].concat();
+            assert_eq!(written[..10], head, "{level}");
+            assert_eq!(read(Zstd, &written).unwrap(), input, "{level}");
+        }
     }
 }
 
@@ -203,5 +216,97 @@ fn bombs_are_refused_at_the_limit() {
     let mut out = Vec::new();
     assert!(decompress(Zstd, Magic::V2, &forged, &mut out, usize::MAX).is_err());
     assert!(out.capacity() <= 64 * 1024);
+    // Nor does one of 16 MiB that the caller would allow.
+    let forged = frame(&[0x80, 0x58, 0, 0, 0, 1], TEXT, b"");
+    let mut out = Vec::new();
+    assert!(decompress(Zstd, Magic::V2, &forged, &mut out, 1 << 30).is_err());
+    assert!(out.capacity() <= 64 * 1024);
     assert_eq!(read(Zstd, &write(Zstd, b"").repeat(10_000)).unwrap(), b"");
+}
+
+#[test]
+fn what_a_whole_frame_may_hold_stands_in_its_headers() {
+    let body = [block(false, 0, 5, b"bytes"), block(false, 1, 70_000, b"x"), block(true, 2, 9, b"something")]
+        .concat();
+    let sum = 5 + 70_000 + (128 << 10);
+    // Windows of 1 MiB, of 256 KiB with a content size, a single segment; with dictionary ids.
+    for (head, most) in [
+        ("00 50", sum),
+        ("c0 40 07 00 00 00 00 00 00 00", sum),
+        ("43 50 01 02 03 04 07 00", sum),
+        ("a0 00 00 03 00", 3 << 16),
+        ("a1 01 00 00 03 00", 3 << 16),
+        ("62 01 02 00 ff", 0xff00 + 256),
+    ] {
+        let whole = [&hex("28 b5 2f fd")[..], &hex(head), &body].concat();
+        let fits = most >= 70_000;
+        assert_eq!(contents_len_max(&whole), fits.then_some(most), "{head}");
+        for len in 0..whole.len() {
+            assert_eq!(contents_len_max(&whole[..len]), None, "{head}");
+        }
+        assert_eq!(contents_len_max(&[&whole[..], b"x"].concat()), None, "{head}");
+    }
+    // A block may be as large as the window and 128 KiB, not larger; all of them as large as the window.
+    for (head, block_len, most) in [
+        ("20 05", 5, Some(5)),
+        ("20 05", 6, None),
+        ("00 38", 128 << 10, Some(128 << 10)),
+        ("00 38", (128 << 10) + 1, None),
+        ("00 37", 5, None),
+    ] {
+        let one = block(true, 1, block_len, b"x");
+        let frame = |blocks: &[u8]| [&hex("28 b5 2f fd")[..], &hex(head), blocks].concat();
+        assert_eq!(contents_len_max(&frame(&one)), most, "{head}");
+        let two = [block(false, 1, block_len, b"x"), one].concat();
+        let most = most.filter(|_| head.starts_with("20"));
+        assert_eq!(contents_len_max(&frame(&two)), most, "{head}");
+    }
+    let with_checksum =
+        [checked(), [&hex("28 b5 2f fd 04 58")[..], &block(true, 0, 1, b"x"), b"sum."].concat()];
+    for whole in with_checksum {
+        assert!(contents_len_max(&whole).is_some());
+        assert_eq!(contents_len_max(&whole[..whole.len() - 1]), None);
+    }
+    assert_eq!(contents_len_max(&hex(SKIPPABLE)), None);
+}
+
+#[test]
+fn a_whole_frame_goes_where_it_is_wanted_and_no_further_than_allowed() {
+    // As zstd-jni writes it, of more blocks than one; and more compressible than any text.
+    for input in [noise(300_000), vec![7; 1_500_000]] {
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
+        std::io::Write::write_all(&mut encoder, &input).unwrap();
+        let payload = encoder.finish().unwrap();
+        let most = contents_len_max(&payload).unwrap();
+        assert!((input.len()..input.len() + 2 * (128 << 10)).contains(&most), "{most}");
+        let mut out = Vec::new();
+        let mut sink = Sink { start: 0, out: &mut out, before: 0, limit: most, step_max: usize::MAX };
+        // Not the zeros: they would take too much room for so few bytes.
+        let expected = input.len() < 1 << 20;
+        assert_eq!(at_once(&mut DCtx::create(), &payload, &mut sink), expected);
+        assert_eq!(out == input, expected);
+        for capacity in [0, 4 << 20] {
+            let mut out = Vec::with_capacity(capacity);
+            decompress(Zstd, Magic::V2, &payload, &mut out, input.len()).unwrap();
+            assert!(out == input);
+            out.clear();
+            let error = decompress(Zstd, Magic::V2, &payload, &mut out, input.len() - 1).unwrap_err();
+            assert_eq!(error, DecodeError::TooLarge { codec: Zstd, limit: input.len() - 1 });
+            assert!(out == input[..input.len() - 1]);
+        }
+    }
+}
+
+#[test]
+fn a_fault_in_a_whole_frame_is_told_as_in_any_other() {
+    let blocks = [block(false, 0, 100_000, &noise(100_000)), block(true, 3, 5, b"hello")].concat();
+    let payload = [&hex("28 b5 2f fd 00 58"), &blocks[..]].concat();
+    assert!(contents_len_max(&payload).is_some());
+    let read_behind = |front: &[u8]| {
+        let mut out = front.to_vec();
+        let error = decompress(Zstd, Magic::V2, &payload, &mut out, 1 << 20).unwrap_err();
+        (error, out[front.len()..].to_vec())
+    };
+    // Behind other bytes nothing is decoded at once.
+    assert_eq!(read_behind(b""), read_behind(b"before"));
 }
