@@ -8,7 +8,7 @@ use kseg_log::Sealed;
 use crate::error::{Error, Result};
 use crate::offset_map::OffsetMap;
 use crate::round::{Cleaner, Work};
-use crate::source::Source;
+use crate::source::{Source, check_offsets};
 use crate::stats::RoundStats;
 use crate::transactions::Transactions;
 
@@ -25,7 +25,11 @@ impl Cleaner {
         let (first, end) = (work.dirty.first, work.bound);
         let mut transactions = Transactions::default();
         if !segments.is_empty() {
-            transactions.expect(work.log.aborted_for_cleaning(first, end)?);
+            // Of a transaction that has ended below, neither data nor marker comes: whatever its producer did later would be
+            // taken for aborted, its tombstones with it.
+            let mut aborted = work.log.aborted_for_cleaning(first, end)?;
+            aborted.retain(|transaction| transaction.last_offset >= first);
+            transactions.expect(aborted);
         }
         let mut indexing = Indexing {
             map: &mut self.map,
@@ -52,6 +56,7 @@ impl Cleaner {
                     if !piece.verified {
                         batch.verify().map_err(corrupt)?;
                     }
+                    check_offsets(sealed, &batch).map_err(corrupt)?;
                     if !indexing.batch(&batch).map_err(corrupt)? {
                         return Ok(());
                     }

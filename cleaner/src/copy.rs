@@ -17,7 +17,7 @@ use crate::keys::KeyCheck;
 use crate::offset_map::OffsetMap;
 use crate::options::NullKey;
 use crate::round::{Cleaner, Work, millis};
-use crate::source::Source;
+use crate::source::{Source, check_offsets};
 use crate::stats::RoundStats;
 use crate::transactions::Transactions;
 use crate::writes::{Order, Writes};
@@ -51,6 +51,7 @@ impl Cleaner {
             let segment = sealed.segment();
             let path = segment.path();
             let mut keep = Keep {
+                sealed,
                 map: &self.map,
                 transactions: &mut *transactions,
                 producers: &producers,
@@ -141,6 +142,7 @@ impl Failure {
 
 /// The rules for what stays of one segment.
 struct Keep<'k> {
+    sealed: &'k Sealed,
     map: &'k OffsetMap,
     transactions: &'k mut Transactions,
     producers: &'k HashMap<ProducerId, LastRecord>,
@@ -167,6 +169,7 @@ impl Keep<'_> {
         if !self.verified {
             batch.verify()?;
         }
+        check_offsets(self.sealed, batch)?;
         let useless = if batch.is_control() {
             self.transactions.on_control(batch)?
         } else {

@@ -45,6 +45,11 @@ pub enum Error {
     },
     /// The cleaner is being stopped.
     ShuttingDown,
+    /// A thread of the round ended before its work: it panicked. The log is as it was, but for groups swapped in before.
+    Thread {
+        /// What it was doing.
+        work: &'static str,
+    },
     /// A range of offsets that ends below its start.
     Range {
         /// Where the dirty section would begin.
@@ -85,7 +90,7 @@ impl Error {
             Error::ShuttingDown => "ThreadShutdownException",
             Error::Range { .. } => "IllegalArgumentException",
             Error::Config { .. } => "ConfigException",
-            Error::State { .. } => "IllegalStateException",
+            Error::State { .. } | Error::Thread { .. } => "IllegalStateException",
         }
     }
 
@@ -128,6 +133,7 @@ impl fmt::Display for Error {
             }
             Error::Aborted { partition } => write!(f, "{partition}: told to stop cleaning it"),
             Error::ShuttingDown => f.write_str("the cleaner is being stopped"),
+            Error::Thread { work } => write!(f, "the thread that was {work} ended before its work"),
             Error::Range { first_dirty, end } => {
                 write!(
                     f,

@@ -4,7 +4,9 @@
 //! that reads ahead has the next piece ready; while the caller is busy it checks the checksums, too, with the bytes still in
 //! its processor's cache. It holds a few buffers and no more, however slow the caller is.
 
-use kseg_format::{Batches, DecodeError, Expected, Found, Framed, HEADER_UP_TO_MAGIC, Offset, Place, frame};
+use kseg_format::{
+    Batch, Batches, DecodeError, Expected, Found, Framed, HEADER_UP_TO_MAGIC, Offset, Place, frame,
+};
 use kseg_log::Sealed;
 use kseg_segment::FileRegion;
 
@@ -33,7 +35,12 @@ pub(crate) struct Source<'s> {
 
 enum How<'s> {
     Here(Reader<'s>),
-    Ahead { read: Receiver<Message>, spare: Sender<Vec<u8>> },
+    Ahead {
+        read: Receiver<Message>,
+        spare: Sender<Vec<u8>>,
+        /// Segments whose end has not come yet.
+        left: usize,
+    },
 }
 
 /// What the reading thread tells.
@@ -61,7 +68,7 @@ impl<'s> Source<'s> {
             let reader = Reader::new(segments, from, size);
             let thread = move || read_ahead(reader, &send, &returned);
             crate::sync::spawn_scoped(scope, "kseg-cleaner-read", thread).ok()?;
-            Some(How::Ahead { read, spare })
+            Some(How::Ahead { read, spare, left: segments.len() })
         });
         let how = ahead.unwrap_or_else(|| How::Here(Reader::new(segments, from, size)));
         Source { how, buffer: Vec::new() }
@@ -70,14 +77,14 @@ impl<'s> Source<'s> {
     /// The next piece of the segment under way; `None` at its end, after which comes the next segment.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where no whole batch follows; [`Error::Io`].
+    /// [`Error::Corrupt`] where no whole batch follows; [`Error::Io`]; [`Error::Thread`].
     pub(crate) fn next(&mut self) -> Result<Option<Piece<'_>>> {
         let (at, len, verified) = match &mut self.how {
             How::Here(reader) => match reader.step(&mut self.buffer)? {
                 Some((at, len)) => (at, len, false),
                 None => return Ok(None),
             },
-            How::Ahead { read, spare } => {
+            How::Ahead { read, spare, left } => {
                 let used = std::mem::take(&mut self.buffer);
                 if used.capacity() > 0 {
                     // A thread that has ended needs it no more.
@@ -89,8 +96,13 @@ impl<'s> Source<'s> {
                         (at, len, verified)
                     }
                     Ok(Message::Failed(error)) => return Err(error),
-                    // It ends behind the last segment.
-                    Ok(Message::EndOfSegment) | Err(_) => return Ok(None),
+                    Ok(Message::EndOfSegment) => {
+                        *left = left.saturating_sub(1);
+                        return Ok(None);
+                    }
+                    // It has said so behind each segment: only then is there nothing left.
+                    Err(_) if *left == 0 => return Ok(None),
+                    Err(_) => return Err(Error::Thread { work: "reading ahead" }),
                 }
             }
         };
@@ -112,9 +124,6 @@ fn read_ahead(mut reader: Reader<'_>, send: &Sender<Message>, returned: &Receive
             }
             Ok(None) => {
                 free.push(buffer);
-                if reader.is_done() {
-                    return;
-                }
                 (Message::EndOfSegment, false)
             }
             Err(error) => {
@@ -122,7 +131,7 @@ fn read_ahead(mut reader: Reader<'_>, send: &Sender<Message>, returned: &Receive
                 return;
             }
         };
-        if send.send(message).is_err() {
+        if send.send(message).is_err() || reader.is_done() {
             return;
         }
         // One large batch at a time.
@@ -133,6 +142,33 @@ fn read_ahead(mut reader: Reader<'_>, send: &Sender<Message>, returned: &Receive
         }
     }
 }
+
+/// Whether a batch's offsets can be where it is: in order, not below its segment and not in the next one. No checksum covers the base
+/// offset, and what is copied to where another place would be its own would be lost or in the way there.
+///
+/// # Errors
+/// [`DecodeError::Corrupt`].
+pub(crate) fn check_offsets(sealed: &Sealed, batch: &Batch<'_>) -> Result<(), DecodeError> {
+    let last = batch.last_offset();
+    let base = batch.base_offset().unwrap_or(last);
+    let (least, most) = (sealed.base_offset().get(), sealed.end_offset().get().saturating_sub(1));
+    let wrong = |field, at, expected, found: Offset| DecodeError::Corrupt {
+        field,
+        place: Place::Batch(at),
+        expected,
+        found: Found::Value(found.get()),
+    };
+    if base.get() < least || base.get() > most {
+        return Err(wrong("base offset", 0, Expected::Between(least, most), base));
+    }
+    if last < base || last.get() > most {
+        return Err(wrong("last offset", LAST_OFFSET_DELTA, Expected::Between(base.get(), most), last));
+    }
+    Ok(())
+}
+
+/// Where the header of a batch of magic 2 has the distance to its last offset.
+const LAST_OFFSET_DELTA: usize = 23;
 
 fn all_right(bytes: &[u8]) -> bool {
     Batches::new(bytes).all(|batch| batch.is_ok_and(|batch| batch.verify().is_ok()))
@@ -152,7 +188,7 @@ impl<'s> Reader<'s> {
         Reader { segments, from, size, open: None }
     }
 
-    /// Whether all segments have been read to their end.
+    /// Whether all segments have been read to their end, and that has been said.
     fn is_done(&self) -> bool {
         self.open.is_none() && self.segments.is_empty()
     }

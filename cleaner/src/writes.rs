@@ -8,7 +8,7 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use kseg_format::{AbortedTransaction, Batches, DecodeError, Offset};
+use kseg_format::{AbortedTransaction, Batches, DecodeError, Expected, Found, Offset, Place};
 use kseg_log::{Finished, Log, Replacement, Sealed};
 
 use crate::error::{Error, Result};
@@ -30,6 +30,9 @@ pub(crate) enum Order<'g> {
     /// There is nothing more to come: what is complete takes its place.
     Last,
 }
+
+/// What is told where nothing comes of the thread that writes.
+const ENDED: Error = Error::Thread { work: "writing" };
 
 /// So many segments are replaced by one swap at most.
 const SWAPPED_MAX: usize = 256;
@@ -71,7 +74,7 @@ impl<'l> Writes<'l> {
             Writes::Here(writer) => writer.take(order),
             Writes::Behind { orders, ended } => match orders.send(order) {
                 Ok(()) => Ok(()),
-                Err(_) => Err(ended.recv().ok().and_then(Result::err).unwrap_or(Error::ShuttingDown)),
+                Err(_) => Err(ended.recv().ok().and_then(Result::err).unwrap_or(ENDED)),
             },
         }
     }
@@ -86,8 +89,7 @@ impl<'l> Writes<'l> {
             Writes::Here(writer) => Ok(writer.segments_written),
             Writes::Behind { orders, ended } => {
                 drop(orders);
-                // Nothing comes of a thread that panicked: its scope tells.
-                ended.recv().unwrap_or(Ok(0))
+                ended.recv().unwrap_or(Err(ENDED))
             }
         }
     }
@@ -176,6 +178,15 @@ impl<'l> Output<'l> {
                 self.write_aborted(last)?;
             }
             let Some(first) = first_base(&batches)? else { return Ok(()) };
+            if self.into.size() == 0 && self.into.base_offset() == first {
+                // No other segment would take it either.
+                return Err(built(DecodeError::Corrupt {
+                    field: "last offset",
+                    place: Place::Batch(0),
+                    expected: Expected::Between(first.get(), first.get().saturating_add(i64::from(i32::MAX))),
+                    found: Found::Value(first_last(&batches)?.get()),
+                }));
+            }
             self.next_segment(first)?;
         }
     }
@@ -223,6 +234,10 @@ fn first_base(batches: &[u8]) -> Result<Option<Offset>> {
             Ok(Some(batch.base_offset().unwrap_or(batch.last_offset())))
         }
     }
+}
+
+fn first_last(batches: &[u8]) -> Result<Offset> {
+    Batches::new(batches).next().map_or(Ok(Offset::ZERO), |batch| Ok(batch.map_err(built)?.last_offset()))
 }
 
 /// What came out of the filter is whole.

@@ -2,8 +2,9 @@
 //! that makes its calls in a fixed order, and of one whose threads make them beside each other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use kseg_io_backends::{Backend, Call, Fault, Faulty, Loss, MemoryBackend, PowerLoss};
+use kseg_io_backends::{Backend, Call, Fault, Faulty, Loss, MemoryBackend, Moment, PowerLoss, Watched};
 use kseg_log::{Log, LogConfig, OpenOptions};
 
 use crate::bed::*;
@@ -157,4 +158,38 @@ fn power_gone_at_any_call(parallel: bool) {
         }
     }
     assert!(stopped > if parallel { 15 } else { 60 }, "{stopped}");
+}
+
+#[test]
+fn a_panic_in_a_thread_of_a_round_loses_nothing() {
+    for (thread, call) in [("kseg-cleaner-read", Call::Read), ("kseg-cleaner-write", Call::Write)] {
+        let mut reached = 0;
+        for nth in 1.. {
+            let left = Arc::new(AtomicU64::new(0));
+            let count = left.clone();
+            let watched = Watched::new(Arc::new(MemoryBackend::new()), move |moment, at, _| {
+                let there = moment == Moment::Before
+                    && at == call
+                    && std::thread::current().name() == Some(thread)
+                    && count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                        == Ok(1);
+                assert!(!there, "a fault below the cleaner");
+            });
+            let mut bed = filled(Arc::new(watched), true);
+            bed.options.io_buffer_bytes = 512;
+            let expected = last_values(&bed);
+            left.store(nth, Ordering::SeqCst);
+            let round = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bed.round(0, NOW)));
+            assert_eq!(last_values(&bed), expected, "{thread}, call {nth}");
+            if left.swap(0, Ordering::SeqCst) > 0 {
+                round.expect("nothing panicked").unwrap();
+                break;
+            }
+            assert!(round.is_err(), "whoever asked for the round hears of it");
+            reached = nth;
+            bed.round(0, NOW).unwrap();
+            assert_eq!(last_values(&bed), expected, "{thread}, call {nth}, and the round after it");
+        }
+        assert!(reached > 5, "{thread}: {reached} calls");
+    }
 }

@@ -673,3 +673,54 @@ fn a_log_in_another_directory_is_none_of_the_round() {
     bed.clean();
     assert_eq!((bed.offsets(), log.log_end_offset()), (vec![1], Offset::ZERO));
 }
+
+/// Writes into the sealed segment at 0.
+fn overwrite(bed: &Bed, at: u64, bytes: impl Into<Bytes>) {
+    let file = bed.backend.open(&bed.path("00000000000000000000.log"), OpenHow::Write).unwrap();
+    write_all(&*file, at, bytes.into().into()).unwrap();
+}
+
+#[test]
+fn a_batch_whose_offsets_cannot_be_where_it_is_ends_the_round_and_changes_nothing() {
+    let size = |bed: &Bed| bed.batch(0).unwrap().len() as u64;
+    let delta = |bed: &Bed, delta: i32| {
+        let mut batch = bed.batch(1).unwrap();
+        batch[23..27].copy_from_slice(&delta.to_be_bytes());
+        let crc = crc32c::crc32c(&batch[21..]);
+        batch[17..21].copy_from_slice(&crc.to_be_bytes());
+        batch
+    };
+    type Damage<'d> = (&'d dyn Fn(&Bed) -> Vec<u8>, &'d str);
+    let cases: [Damage<'_>; 4] = [
+        (&|bed| delta(bed, -5), "last offset at byte 23 of the batch: expected 1 to 3, found -4"),
+        (&|bed| delta(bed, 7), "last offset at byte 23 of the batch: expected 1 to 3, found 8"),
+        (
+            &|_| (1_i64 << 40).to_be_bytes().to_vec(),
+            "base offset at byte 0 of the batch: expected 0 to 3, found 1099511627776",
+        ),
+        (
+            &|_| (-3_i64).to_be_bytes().to_vec(),
+            "base offset at byte 0 of the batch: expected 0 to 3, found -3",
+        ),
+    ];
+    for (n, (damage, expected)) in cases.into_iter().enumerate() {
+        for parallel in [false, true] {
+            for first in [0, 3] {
+                let mut bed = Bed::new(&[]);
+                bed.options.parallel = parallel;
+                bed.keys([1, 2, 1, 2]);
+                bed.roll();
+                let at = size(&bed);
+                overwrite(&bed, at, damage(&bed));
+                let before = bed.files();
+                let error = bed.round(first, NOW).unwrap_err().to_string();
+                assert!(
+                    error.contains(&format!("00000000000000000000.log: at position {at}: ")),
+                    "{n}: {error}"
+                );
+                assert!(error.contains(expected), "{n}: {error}");
+                assert_eq!(bed.files(), before);
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Producers and transactions: what is kept of their batches and markers, and for how long.
 
+use kseg_format::Offset;
 use kseg_log::TransactionVersion;
 
 use crate::bed::*;
@@ -293,7 +294,12 @@ fn cln_05_cleaner_edge_68_a_key_like_a_markers_is_a_key_like_any_other() {
 
 #[test]
 fn cleaner_edge_147_and_148_and_149_and_169_markers_of_version_2_stand_for_their_producer() {
-    let bed = Bed::new(&[("delete.retention.ms", "1000")]);
+    let bed = Bed::new(&[
+        ("delete.retention.ms", "1000"),
+        ("cleanup.policy", "compact,delete"),
+        // The map's pass begins at the very batch.
+        ("index.interval.bytes", "0"),
+    ]);
     bed.txn(1, &[1, 2]);
     bed.marker_in(1, false, 1, TransactionVersion::V2);
     bed.roll();
@@ -313,7 +319,12 @@ fn cleaner_edge_147_and_148_and_149_and_169_markers_of_version_2_stand_for_their
     assert_eq!(header.producer_epoch().map(kseg_format::ProducerEpoch::get), Some(1));
     assert_eq!(header.base_sequence(), None);
 
-    let bed = Bed::new(&[("delete.retention.ms", "1000")]);
+    let bed = Bed::new(&[
+        ("delete.retention.ms", "1000"),
+        ("cleanup.policy", "compact,delete"),
+        // So that the map's pass begins at the very batch.
+        ("index.interval.bytes", "0"),
+    ]);
     bed.txn(1, &[1]);
     bed.marker_in(1, true, 1, TransactionVersion::V2);
     bed.keys([1]);
@@ -343,7 +354,12 @@ fn cleaner_edge_147_and_148_and_149_and_169_markers_of_version_2_stand_for_their
 
 #[test]
 fn cleaner_edge_162_and_181_after_a_stop_the_producers_are_what_the_log_tells() {
-    let bed = Bed::new(&[("delete.retention.ms", "1000")]);
+    let bed = Bed::new(&[
+        ("delete.retention.ms", "1000"),
+        ("cleanup.policy", "compact,delete"),
+        // So that the map's pass begins at the very batch.
+        ("index.interval.bytes", "0"),
+    ]);
     bed.txn(1, &[1]);
     bed.marker_in(1, true, 1, TransactionVersion::V2);
     bed.keys([1]);
@@ -365,7 +381,12 @@ fn cleaner_edge_162_and_181_after_a_stop_the_producers_are_what_the_log_tells() 
 
 #[test]
 fn cleaner_edge_180_aborted_data_below_the_log_start_leaves_with_its_marker() {
-    let bed = Bed::new(&[("delete.retention.ms", "1000")]);
+    let bed = Bed::new(&[
+        ("delete.retention.ms", "1000"),
+        ("cleanup.policy", "compact,delete"),
+        // So that the map's pass begins at the very batch.
+        ("index.interval.bytes", "0"),
+    ]);
     bed.txn(1, &[1]);
     bed.abort(1);
     bed.by(1, false, &[2]);
@@ -380,4 +401,53 @@ fn cleaner_edge_180_aborted_data_below_the_log_start_leaves_with_its_marker() {
     assert_eq!((bed.offsets(), bed.aborted()), (vec![2, 3, 4], vec![]));
     let bed = bed.reopened(true, false);
     assert_eq!(bed.log.last_stable_offset(), bed.log.log_end_offset());
+}
+
+/// A producer whose first transaction was aborted and whose second deleted a key and was committed. The key has a value from before.
+fn deleted_behind_an_aborted_transaction() -> Bed {
+    let bed = Bed::new(&[
+        ("delete.retention.ms", "1000"),
+        ("cleanup.policy", "compact,delete"),
+        // So that the map's pass begins at the very batch.
+        ("index.interval.bytes", "0"),
+    ]);
+    let by_one = |sequence, entry| bed.append(producer(1, 0, sequence, true), &[entry]);
+    by_one(0, kv("x", "aborted")); // 0
+    bed.abort(1); // 1
+    bed.put(&[kv("k", "old")]); // 2
+    by_one(1, gone("k")); // 3
+    bed.commit(1); // 4
+    by_one(2, kv("y", "y")); // 5: so that 3 is not its producer's last
+    bed.commit(1); // 6
+    bed.roll();
+    bed
+}
+
+/// What is left once every horizon has passed: of rounds that begin where the one before ended.
+fn keys_in_the_end(bed: &Bed) -> Vec<String> {
+    for n in 1..4 {
+        let dirty = bed.active();
+        bed.put(&[kv("z", "z")]);
+        bed.roll();
+        bed.round(dirty, NOW + n * DAY).unwrap();
+    }
+    bed.data().into_iter().map(|(_, key, _)| key).filter(|key| key != "z").collect()
+}
+
+#[test]
+fn an_abort_below_the_log_start_says_nothing_of_later_transactions() {
+    let bed = deleted_behind_an_aborted_transaction();
+    bed.log.delete_records_before(Some(Offset::new(2))).unwrap();
+    bed.round(2, NOW).unwrap();
+    assert_eq!(keys_in_the_end(&bed), ["y"], "the deleted key stays deleted");
+}
+
+#[test]
+fn an_abort_below_the_dirty_section_says_nothing_of_later_transactions() {
+    // Where a full map has ended the round before: in the segment, behind the marker, before the tombstone.
+    for first in 2..=3 {
+        let bed = deleted_behind_an_aborted_transaction();
+        bed.round(first, NOW).unwrap();
+        assert_eq!(keys_in_the_end(&bed), ["y"], "from {first}");
+    }
 }
