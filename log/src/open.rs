@@ -588,7 +588,7 @@ impl Loading<'_> {
         let present: BTreeSet<(Offset, FileKind)> = files.iter().map(|f| (f.1.offset, f.1.kind)).collect();
         let log = self.log;
         let config = log.segment_config();
-        let mut segments = Segments::default();
+        let mut segments = Vec::new();
         for (name, parsed, size) in &files {
             match parsed.kind {
                 FileKind::Log => {
@@ -610,7 +610,7 @@ impl Loading<'_> {
                         now_ms,
                         *size,
                     );
-                    segments = segments.with(Arc::new(segment.map_err(|e| log.wrap(e))?));
+                    segments.push(Arc::new(segment.map_err(|e| log.wrap(e))?));
                 }
                 FileKind::OffsetIndex | FileKind::TimeIndex | FileKind::TxnIndex
                     if !present.contains(&(parsed.offset, FileKind::Log)) =>
@@ -621,7 +621,7 @@ impl Loading<'_> {
             }
         }
         self.present = present;
-        *log.segments.write() = Arc::new(segments);
+        *log.segments.write() = Arc::new(segments.into_iter().collect());
         Ok(())
     }
 

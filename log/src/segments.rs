@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segments {
     list: Vec<Arc<Segment>>,
+    /// Their base offsets, side by side: a search among many segments touches none of them.
+    bases: Vec<Offset>,
     /// How often segments have been replaced by others that hold the same offsets at other places.
     swaps: u64,
 }
@@ -19,18 +21,19 @@ impl Segments {
     /// The list with `segment` put in, in the place of one with the same base offset.
     pub(crate) fn with(&self, segment: Arc<Segment>) -> Segments {
         let base = segment.base_offset();
-        let at = self.list.partition_point(|s| s.base_offset() < base);
-        let mut list = Vec::with_capacity(self.list.len() + 1);
-        list.extend_from_slice(&self.list[..at]);
-        list.push(segment);
-        let skip = usize::from(self.list.get(at).is_some_and(|s| s.base_offset() == base));
-        list.extend_from_slice(&self.list[at + skip..]);
-        Segments { list, swaps: self.swaps }
+        let at = self.bases.partition_point(|&b| b < base);
+        let behind = at + usize::from(self.bases.get(at) == Some(&base));
+        Segments {
+            list: [&self.list[..at], &[segment], &self.list[behind..]].concat(),
+            bases: [&self.bases[..at], &[base], &self.bases[behind..]].concat(),
+            swaps: self.swaps,
+        }
     }
 
     /// The list without those for which `gone` is true.
     pub(crate) fn without(&self, gone: impl Fn(&Segment) -> bool) -> Segments {
-        Segments { list: self.list.iter().filter(|s| !gone(s)).cloned().collect(), swaps: self.swaps }
+        let kept: Segments = self.list.iter().filter(|s| !gone(s)).cloned().collect();
+        Segments { swaps: self.swaps, ..kept }
     }
 
     /// The list with `new` in the place of `old`.
@@ -56,12 +59,12 @@ impl Segments {
 
     pub(crate) fn get(&self, base: Offset) -> Option<&Arc<Segment>> {
         let at = self.floor_index(base)?;
-        Some(&self.list[at]).filter(|s| s.base_offset() == base)
+        (self.bases[at] == base).then(|| &self.list[at])
     }
 
     /// Index of the segment with the greatest base offset at or below `offset`.
     pub(crate) fn floor_index(&self, offset: Offset) -> Option<usize> {
-        self.list.partition_point(|s| s.base_offset() <= offset).checked_sub(1)
+        self.bases.partition_point(|&base| base <= offset).checked_sub(1)
     }
 
     /// Those whose base offset is above `offset`.
@@ -90,8 +93,25 @@ impl Segments {
             return Ok(&[]);
         }
         let start = self.floor_index(from).unwrap_or(0);
-        let end = self.list.partition_point(|s| s.base_offset() < to);
+        let end = self.bases.partition_point(|&base| base < to);
         Ok(self.list.get(start..end).unwrap_or_default())
+    }
+}
+
+impl FromIterator<Arc<Segment>> for Segments {
+    /// Takes them in any order; of those with the same base offset the last one counts.
+    fn from_iter<I: IntoIterator<Item = Arc<Segment>>>(segments: I) -> Self {
+        let mut list: Vec<Arc<Segment>> = segments.into_iter().collect();
+        list.sort_by_key(|segment| segment.base_offset());
+        list.dedup_by(|later, kept| {
+            let same = later.base_offset() == kept.base_offset();
+            if same {
+                std::mem::swap(later, kept);
+            }
+            same
+        });
+        let bases = list.iter().map(|segment| segment.base_offset()).collect();
+        Segments { list, bases, swaps: 0 }
     }
 }
 
@@ -139,6 +159,25 @@ mod tests {
         assert_eq!(bases(replaced.as_slice()), [40, 80]);
         assert!(Arc::ptr_eq(&replaced.as_slice()[0], &again.as_slice()[0]));
         assert_eq!(bases(replaced.without(|s| s.base_offset().get() == 80).as_slice()), [40]);
+    }
+
+    #[test]
+    fn a_list_is_in_order_whatever_it_is_made_of() {
+        let (few, again) = (list(&[9, 40, 80]), list(&[40]));
+        let mixed = [&few.as_slice()[2], &few.as_slice()[1], &again.as_slice()[0], &few.as_slice()[0]];
+        let made: Segments = mixed.into_iter().cloned().collect();
+        assert_eq!(bases(made.as_slice()), [9, 40, 80]);
+        assert!(Arc::ptr_eq(&made.as_slice()[1], &again.as_slice()[0]), "the last of two counts");
+        let fewer = made.swapped(&made.as_slice()[1..], list(&[50]).as_slice().to_vec());
+        assert_eq!((bases(fewer.as_slice()), fewer.swaps()), (vec![9, 50], 1));
+        for (list, searched) in [(&made, [9, 40, 80].as_slice()), (&fewer, &[9, 50])] {
+            for offset in 0..100 {
+                let floor = searched.iter().rposition(|&base| base <= offset);
+                assert_eq!(list.floor_index(Offset::new(offset)), floor, "{searched:?} {offset}");
+                let got = list.get(Offset::new(offset)).map(|s| s.base_offset().get());
+                assert_eq!(got, searched.contains(&offset).then_some(offset));
+            }
+        }
     }
 
     #[test]
