@@ -117,7 +117,7 @@ fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, 
         let record = record?;
         let timestamp = records.timestamp(record.timestamp_delta);
         if let Some(fault) = checks.fault(record.key.is_some(), timestamp) {
-            faults.add(count, fault, timestamp);
+            faults.add(count, fault, checks.message(fault, timestamp));
         }
         largest = largest.max(timestamp);
         count += 1;
@@ -192,7 +192,7 @@ impl Walk<'_> {
         batch.stream_records(self.rules.decompressed_limit)?.try_for_each(|record| {
             self.uncompressed += u64::from(record.size);
             if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
-                faults.add(index, fault, record.timestamp);
+                faults.add(index, fault, checks.message(fault, record.timestamp));
             } else {
                 self.accept(batch.header(), record.offset, record.timestamp);
             }
@@ -212,11 +212,12 @@ impl Walk<'_> {
             self.uncompressed += message.size() as u64;
             let timestamp = wrapped.timestamp(&message);
             if message.magic() != batch.magic().get() {
-                faults.add(index, RecordFaultKind::Magic, i64::from(message.magic()));
+                let found = i64::from(message.magic());
+                faults.add(index, RecordFaultKind::Magic, checks.message(RecordFaultKind::Magic, found));
             } else if !message.has_right_crc() {
                 return Err(ValidationError::inner_checksum(index));
             } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
-                faults.add(index, fault, timestamp);
+                faults.add(index, fault, checks.message(fault, timestamp));
             } else {
                 self.accept(batch.header(), offset, timestamp);
             }

@@ -149,14 +149,8 @@ impl From<EncodeError> for ValidationError {
 pub(super) struct Faults(Vec<RecordFault>);
 
 impl Faults {
-    /// `value` is the timestamp, or the magic.
     #[cold]
-    pub(super) fn add(&mut self, batch_index: u64, kind: RecordFaultKind, value: i64) {
-        let message = match kind {
-            RecordFaultKind::Timestamp => format!("timestamp {value} is out of range"),
-            RecordFaultKind::Key => "a compacted topic takes no record without a key".to_owned(),
-            RecordFaultKind::Magic => format!("magic {value} differs from the wrapper's"),
-        };
+    pub(super) fn add(&mut self, batch_index: u64, kind: RecordFaultKind, message: String) {
         self.0.push(RecordFault { batch_index, kind, message });
     }
 

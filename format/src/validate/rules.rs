@@ -172,6 +172,26 @@ impl RecordChecks {
 }
 
 impl RecordChecks {
+    /// What is wrong, in words; `value` is the timestamp, or the magic.
+    #[cold]
+    pub(super) fn message(&self, kind: RecordFaultKind, value: i64) -> String {
+        match kind {
+            RecordFaultKind::Timestamp if self.create_time => {
+                let least = self.now.saturating_sub(self.before_max);
+                let most = self.now.saturating_add(self.after_max);
+                format!(
+                    "timestamp {value}: expected {least} to {most} (message.timestamp.before.max.ms and \
+                     message.timestamp.after.max.ms from now)"
+                )
+            }
+            RecordFaultKind::Timestamp => {
+                format!("timestamp {value}: expected the time of a producer, found one of a broker's append")
+            }
+            RecordFaultKind::Key => "a compacted topic takes no record without a key".to_owned(),
+            RecordFaultKind::Magic => format!("magic {value} differs from the wrapper's"),
+        }
+    }
+
     /// Whether none of the records can be at fault, as far as what they have in common tells. `false` says nothing.
     #[inline]
     pub(super) fn admit(&self, records: &Survey) -> bool {

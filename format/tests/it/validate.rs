@@ -214,10 +214,13 @@ fn format_edge_80_timestamps_out_of_range_are_all_listed() {
         }
     }
     let four = build(BatchOptions::default(), &[(0, None, None); 4]);
+    let reason = "timestamp 0: expected 999000 to 1000500 (message.timestamp.before.max.ms and \
+                  message.timestamp.after.max.ms from now)";
     assert_eq!(
         refused(&four, Codec::None, &rules).to_string(),
-        "4 records may not be appended: record 0: timestamp 0 is out of range; record 1: timestamp 0 is out of \
-         range; record 2: timestamp 0 is out of range; ..."
+        format!(
+            "4 records may not be appended: record 0: {reason}; record 1: {reason}; record 2: {reason}; ..."
+        )
     );
 }
 
