@@ -1,25 +1,23 @@
 //! The files `cleaner-offset-checkpoint`, one in each data directory: up to where each log has been cleaned.
 //!
 //! A log goes by the file of the directory that it lies in; lines of other directories' files never count for it. A file
-//! that cannot be read costs work and nothing else: its logs are cleaned from their start, and it is written anew.
+//! that cannot be read costs work and nothing else: its logs are cleaned from their start, and it is kept aside before it is
+//! written anew.
 //!
 //! Source: Kafka `LogCleanerManager.updateCheckpoints`, `OffsetCheckpointFile`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{Offset, parse_offsets, print_offsets};
+use kseg_format::{CheckpointError, Offset};
 use kseg_io_backends::Backend;
-use kseg_log::TopicPartition;
+use kseg_log::{OffsetCheckpoint, TopicPartition};
 
 use crate::error::{Error, Result};
 
 /// Name of the file.
 pub(crate) const NAME: &str = "cleaner-offset-checkpoint";
-
-/// Far above a line for each of a million partitions.
-const SIZE_MAX: u64 = 512 * 1024 * 1024;
 
 type Offsets = BTreeMap<TopicPartition, Offset>;
 
@@ -27,46 +25,39 @@ type Offsets = BTreeMap<TopicPartition, Offset>;
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     backend: Arc<dyn Backend>,
-    dirs: BTreeSet<PathBuf>,
-    /// Files that could not be read, and why.
-    faults: BTreeMap<PathBuf, String>,
+    dirs: BTreeMap<PathBuf, OffsetCheckpoint>,
 }
 
 impl Checkpoints {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Checkpoints {
-        Checkpoints { backend, dirs: BTreeSet::new(), faults: BTreeMap::new() }
+        Checkpoints { backend, dirs: BTreeMap::new() }
     }
 
-    /// Takes a directory in; its file is made where there is none.
+    /// Takes a directory in; its file is made where there is none, and looked at where there is.
     pub(crate) fn add(&mut self, dir: &Path) -> Result<()> {
-        if self.dirs.insert(dir.to_path_buf()) && self.backend.names().stat(&dir.join(NAME))?.is_none() {
-            self.write(dir, &Offsets::new())?;
+        if self.dirs.contains_key(dir) {
+            return Ok(());
         }
+        let mut file = OffsetCheckpoint::new(dir.join(NAME));
+        let names = self.backend.names();
+        match names.stat(file.path())? {
+            None => file.write(names, []).map_err(own)?,
+            Some(_) => drop(file.read(names).map_err(own)?),
+        }
+        self.dirs.insert(dir.to_path_buf(), file);
         Ok(())
     }
 
     /// Leaves a directory out from now on; its file stays as it is.
     pub(crate) fn forget(&mut self, dir: &Path) {
         self.dirs.remove(dir);
-        self.faults.remove(dir);
     }
 
     /// The entries of a directory; none where its file is malformed, which is noted, or the directory is forgotten.
     pub(crate) fn read(&mut self, dir: &Path) -> Result<Offsets> {
-        if !self.dirs.contains(dir) {
-            return Ok(Offsets::new());
-        }
-        let path = dir.join(NAME);
-        let bytes = self.backend.names().read(&path, SIZE_MAX)?.unwrap_or_default();
-        match parse_offsets(&bytes) {
-            Ok(offsets) => {
-                self.faults.remove(dir);
-                Ok(offsets)
-            }
-            Err(error) => {
-                self.faults.insert(dir.to_path_buf(), error.in_file(&path).to_string());
-                Ok(Offsets::new())
-            }
+        match self.dirs.get_mut(dir) {
+            Some(file) => file.read(self.backend.names()).map_err(own),
+            None => Ok(Offsets::new()),
         }
     }
 
@@ -78,10 +69,8 @@ impl Checkpoints {
         set: Option<(&TopicPartition, Offset)>,
         remove: Option<&TopicPartition>,
     ) -> Result<()> {
-        if !self.dirs.contains(dir) {
-            return Ok(());
-        }
-        let mut offsets = self.read(dir)?;
+        let Some(file) = self.dirs.get_mut(dir) else { return Ok(()) };
+        let mut offsets = file.read(self.backend.names()).map_err(own)?;
         offsets.retain(|partition, _| there(partition));
         if let Some((partition, offset)) = set {
             offsets.insert(partition.clone(), offset);
@@ -89,16 +78,19 @@ impl Checkpoints {
         if let Some(partition) = remove {
             offsets.remove(partition);
         }
-        self.write(dir, &offsets)
-    }
-
-    fn write(&self, dir: &Path, offsets: &Offsets) -> Result<()> {
-        let text = print_offsets(offsets.iter().map(|(p, &o)| (p, o)));
-        self.backend.names().replace(&dir.join(NAME), &text).map_err(Error::Io)
+        file.write(self.backend.names(), offsets.iter().map(|(p, &o)| (p, o))).map_err(own)
     }
 
     /// Files that could not be read when they were last looked at.
-    pub(crate) fn faults(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.faults.iter().map(|(dir, fault)| (dir.as_path(), fault.as_str()))
+    pub(crate) fn damaged(&self) -> impl Iterator<Item = &CheckpointError> {
+        self.dirs.values().filter_map(OffsetCheckpoint::damage)
+    }
+}
+
+/// An error of the system is this crate's own.
+fn own(error: kseg_log::Error) -> Error {
+    match error {
+        kseg_log::Error::Io(error) => Error::Io(error),
+        other => Error::Log(other),
     }
 }

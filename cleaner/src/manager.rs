@@ -11,13 +11,13 @@ mod model;
 mod told;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kseg_format::{Offset, Timestamp};
+use kseg_format::{CheckpointError, Offset, Timestamp};
 use kseg_io_backends::Backend;
 use kseg_log::{Clock, Log, TopicPartition};
 
@@ -100,6 +100,8 @@ pub struct Manager {
 
 struct Shared {
     logs: BTreeMap<TopicPartition, Pooled>,
+    /// Partitions without a log here whose lines stay.
+    absent: BTreeSet<(PathBuf, TopicPartition)>,
     states: States,
     marks: HashMap<TopicPartition, Uncleanable>,
     checkpoints: Checkpoints,
@@ -143,6 +145,7 @@ impl Manager {
             clock,
             shared: Mutex::new(Shared {
                 logs: BTreeMap::new(),
+                absent: BTreeSet::new(),
                 states: States::default(),
                 marks: HashMap::new(),
                 checkpoints: Checkpoints::new(backend),
@@ -174,8 +177,15 @@ impl Manager {
     pub fn add(&self, dir: &Path, log: Arc<Log>) -> Result<()> {
         let mut shared = self.shared.lock();
         shared.checkpoints.add(dir)?;
+        shared.absent.remove(&(dir.to_path_buf(), log.partition().clone()));
         shared.logs.insert(log.partition().clone(), Pooled { log, dir: dir.to_path_buf() });
         Ok(())
+    }
+
+    /// Keeps the line of a partition in its directory's checkpoint, whose log is not here and may be another time: one that
+    /// could not be opened. The lines of all other partitions that are not here go with the next one that is written.
+    pub fn keep_checkpoint(&self, dir: &Path, partition: &TopicPartition) {
+        self.shared.lock().absent.insert((dir.to_path_buf(), partition.clone()));
     }
 
     /// The partitions, ascending.
@@ -198,16 +208,17 @@ impl Manager {
         Ok(shared.checkpoints.read(&pooled.dir)?.get(partition).copied())
     }
 
-    /// Checkpoint files that could not be read, and what is wrong with them.
-    pub fn damaged_checkpoints(&self) -> Vec<(PathBuf, String)> {
-        let shared = self.shared.lock();
-        shared.checkpoints.faults().map(|(dir, fault)| (dir.to_path_buf(), fault.to_owned())).collect()
+    /// Checkpoint files that could not be read and have not been written since, each with its file and line. Their logs are
+    /// cleaned from their start; a file is kept aside, with the suffix `.damaged`, before it is written anew.
+    pub fn damaged_checkpoints(&self) -> Vec<CheckpointError> {
+        self.shared.lock().checkpoints.damaged().cloned().collect()
     }
 
     /// A data directory failed: its checkpoint is left as it is, and its logs are not cleaned any more.
     pub fn directory_failed(&self, dir: &Path) {
         let mut shared = self.shared.lock();
         shared.checkpoints.forget(dir);
+        shared.absent.retain(|(of, _)| of != dir);
         shared.logs.retain(|_, pooled| pooled.dir != dir);
     }
 
@@ -362,8 +373,11 @@ impl Shared {
         set: Option<Offset>,
         remove: Option<&TopicPartition>,
     ) -> Result<()> {
-        let Shared { logs, checkpoints, .. } = self;
-        let there = |p: &TopicPartition| logs.get(p).is_some_and(|pooled| pooled.dir == dir);
+        let Shared { logs, absent, checkpoints, .. } = self;
+        let there = |p: &TopicPartition| {
+            logs.get(p).is_some_and(|pooled| pooled.dir == dir)
+                || (!absent.is_empty() && absent.contains(&(dir.to_path_buf(), p.clone())))
+        };
         checkpoints.update(dir, there, set.map(|offset| (partition, offset)), remove)
     }
 

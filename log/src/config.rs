@@ -271,13 +271,47 @@ impl LogConfig {
             "message.format.version",
             "message.downconversion.enable",
         ];
-        let allowed = if gone.contains(&key) {
-            "Kafka 4.0 removed it".to_owned()
-        } else {
-            format!("the keys are {}", Self::KEYS.join(", "))
-        };
+        let allowed =
+            if gone.contains(&key) { "Kafka 4.0 removed it".to_owned() } else { nearest(key, Self::KEYS) };
         ConfigError::UnknownKey { key: key.to_owned(), value: value.to_owned(), allowed }
     }
+}
+
+/// The keys that a misspelt one may mean, the likeliest first, in words.
+fn nearest(key: &str, keys: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let key = key.to_ascii_lowercase().replace('_', ".");
+    let mut near: Vec<(usize, &str)> = Vec::new();
+    for known in keys {
+        let distance = distance(&key, known);
+        let part = key.len() > 3 && (known.starts_with(&key) || known.ends_with(&key));
+        if part || (distance <= 3 && 2 * distance < key.len()) {
+            near.push((distance, known));
+        }
+    }
+    // Of two that are as near the first in the table.
+    near.sort_by_key(|(distance, _)| *distance);
+    let shown = if near.first().is_some_and(|(distance, _)| *distance == 0) { 1 } else { SHOWN };
+    let near: Vec<&str> = near.into_iter().take(shown).map(|(_, known)| known).collect();
+    if near.is_empty() {
+        "no key is like it".to_owned()
+    } else {
+        format!("did you mean {}?", near.join(" or "))
+    }
+}
+
+/// How many characters have to be put in, taken out or changed to make `b` of `a`.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 fn at_least<T: PartialOrd + std::fmt::Display>(key: &str, value: T, least: T) -> Result<(), ConfigError> {

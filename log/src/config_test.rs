@@ -257,3 +257,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_misspelt_key_is_answered_with_those_that_it_may_mean() {
+    for (key, expected) in [
+        ("retention", "did you mean retention.ms or retention.bytes?"),
+        ("segment.byte", "did you mean segment.bytes?"),
+        ("retention_ms", "did you mean retention.ms?"),
+        ("cleanup.polcy", "did you mean cleanup.policy?"),
+        ("min.clenable.dirty.ratoi", "did you mean min.cleanable.dirty.ratio?"),
+        ("insync.replicas", "did you mean min.insync.replicas?"),
+        ("ms", "no key is like it"),
+        ("", "no key is like it"),
+        ("colour", "no key is like it"),
+        ("message.format.version", "Kafka 4.0 removed it"),
+    ] {
+        let refused = LogConfig::from_pairs([(key, "1")]).expect_err("no such key").to_string();
+        assert!(refused.ends_with(expected), "{key}: {refused}");
+    }
+}

@@ -9,6 +9,9 @@
 //! | `replication-offset-checkpoint` | the high watermark of each partition |
 //! | `kseg-topics.json` | the topics and their configuration, where no cluster keeps them |
 //!
+//! A checkpoint that cannot be read is taken for one without entries, and kept aside before it is written anew; see
+//! [`OffsetCheckpoint`].
+//!
 //! Logs are opened when they are asked for, or all at once by [`LogDir::load_all`]. What the checkpoints say of those that are
 //! not stays as it is.
 //!
@@ -21,11 +24,14 @@
 
 mod background;
 mod load;
+mod look;
 mod moving;
 mod remove;
 mod topic_calls;
 
 pub use load::{LoadOptions, LoadSummary, Loaded};
+pub use look::DirLook;
+pub use topic_calls::TopicSurvey;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +40,6 @@ use std::sync::Arc;
 
 use kseg_format::{
     CheckpointError, CleanShutdown, MetaProperties, Offset, PartitionMetadata, TopicPartition, Uuid,
-    parse_offsets, print_offsets,
 };
 use kseg_io_backends::{Backend, Kind};
 use tracing::{info, warn};
@@ -45,6 +50,7 @@ use crate::config::{BrokerConfig, LogConfig};
 use crate::error::{Error, Result};
 use crate::health::Health;
 use crate::log::{DirLock, Log};
+use crate::offset_checkpoint::OffsetCheckpoint;
 use crate::open::OpenOptions;
 use crate::scheduler::Scheduler;
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -59,8 +65,6 @@ pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 pub(crate) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
 
-/// Largest checkpoint that is read: far above a line for each of a million partitions.
-const CHECKPOINT_SIZE_MAX: u64 = 512 * 1024 * 1024;
 const MARKER_SIZE_MAX: u64 = 64 * 1024;
 
 /// How a data directory is opened.
@@ -154,7 +158,7 @@ pub(crate) struct DirInner {
     /// Released once this is dropped and every log in it has been closed or dropped.
     lock: DirLock,
     /// Held while the checkpoints are written.
-    checkpoints: Mutex<()>,
+    checkpoints: Mutex<Checkpoints>,
     /// Names found at opening that are no partition's and none of ours.
     pub(crate) unknown: Vec<String>,
 }
@@ -166,6 +170,30 @@ struct Checkpointed {
     recovery_points: Offsets,
     log_starts: Offsets,
     high_watermarks: Offsets,
+}
+
+/// The files that the directory itself keeps.
+#[derive(Debug)]
+struct Checkpoints {
+    recovery_points: OffsetCheckpoint,
+    log_starts: OffsetCheckpoint,
+    high_watermarks: OffsetCheckpoint,
+}
+
+impl Checkpoints {
+    fn of(dir: &Path) -> Checkpoints {
+        let at = |name| OffsetCheckpoint::new(dir.join(name));
+        Checkpoints {
+            recovery_points: at(RECOVERY_POINTS),
+            log_starts: at(LOG_STARTS),
+            high_watermarks: at(HIGH_WATERMARKS),
+        }
+    }
+
+    fn damaged(&self) -> Vec<CheckpointError> {
+        let all = [&self.recovery_points, &self.log_starts, &self.high_watermarks];
+        all.into_iter().filter_map(OffsetCheckpoint::damage).cloned().collect()
+    }
 }
 
 /// What an orderly stop left undone.
@@ -182,8 +210,10 @@ impl LogDir {
     ///
     /// # Errors
     /// [`Error::Locked`] where a broker, another process or this one has it open; [`Error::NotADirectory`];
-    /// [`Error::Io`]. A malformed checkpoint is no error: it is taken for one without entries, so that recovery begins at offset
-    /// 0 and a log at its first segment, and [`damaged_checkpoints`](Self::damaged_checkpoints) names it.
+    /// [`Error::PartitionFolder`], in which nothing is made; [`Error::Io`]; [`Error::Topics`]. The marker of a clean stop is
+    /// still there then. A malformed checkpoint is no error: it is taken for one without entries, so that recovery begins at
+    /// offset 0 and a log at its first segment, [`damaged_checkpoints`](Self::damaged_checkpoints) names it, and it is kept
+    /// aside before it is written anew.
     pub fn open(path: &Path, options: LogDirOptions) -> Result<LogDir> {
         options.config.validate()?;
         let names = options.backend.names();
@@ -205,6 +235,9 @@ impl LogDir {
             Some(stat) if stat.kind != Kind::Dir => {
                 return Err(Error::NotADirectory { path: path.to_path_buf(), found: "a file" });
             }
+            Some(_) if LogDir::look(&*options.backend, path)? == DirLook::Partition => {
+                return Err(Error::PartitionFolder { path: path.to_path_buf() });
+            }
             Some(_) => {}
         }
         let lock_path = path.join(LOCK);
@@ -215,15 +248,14 @@ impl LogDir {
         let marker_path = path.join(CLEAN_MARKER);
         let marker = names.read(&marker_path, MARKER_SIZE_MAX)?;
         let clean = marker.is_some() || !has_partitions(&*options.backend, path)?;
-        let mut damaged = Vec::new();
-        let mut read = |name| read_offsets(&*options.backend, path, name, &mut damaged);
+        let mut checkpoints = Checkpoints::of(path);
         let marks = Checkpointed {
-            recovery_points: read(RECOVERY_POINTS)?,
-            log_starts: read(LOG_STARTS)?,
-            high_watermarks: read(HIGH_WATERMARKS)?,
+            recovery_points: checkpoints.recovery_points.read(names)?,
+            log_starts: checkpoints.log_starts.read(names)?,
+            high_watermarks: checkpoints.high_watermarks.read(names)?,
         };
         let dir = DirInner {
-            damaged_checkpoints: damaged,
+            damaged_checkpoints: checkpoints.damaged(),
             compaction: Mutex::new(None),
             marks: Mutex::new(marks),
             topics: Mutex::new(Topics::read(&*options.backend, path, &options.config)?),
@@ -239,8 +271,9 @@ impl LogDir {
             unknown: unknown_names(&*options.backend, path)?,
             options,
             lock: Arc::new(lock),
-            checkpoints: Mutex::new(()),
+            checkpoints: Mutex::new(checkpoints),
         };
+        let leftovers = dir.leftovers()?;
         // From here on only an orderly stop makes the directory clean again.
         if dir.options.backend.names().remove(&marker_path)? {
             dir.options.backend.names().sync_dir(path)?;
@@ -254,7 +287,7 @@ impl LogDir {
             warn!(dir = %path.display(), name, "not a name of a data directory; left alone");
         }
         let dir = Arc::new(dir);
-        dir.remove_leftovers()?;
+        leftovers.into_iter().for_each(|name| dir.remove_later(name));
         Ok(LogDir { inner: dir })
     }
 
@@ -546,8 +579,10 @@ impl DirInner {
         opened.ok_or(Error::Closed { dir: folder })
     }
 
-    /// Makes a partition's folder, durably, with its topic's id where there is one.
+    /// Makes a partition's folder, durably, with its topic's id where there is one. What the checkpoints say of a log that was
+    /// there once is not of the new one.
     pub(crate) fn make_folder(&self, partition: &TopicPartition, id: Option<Uuid>) -> Result<()> {
+        self.forget(partition);
         let (names, folder) = (self.options.backend.names(), self.folder(partition));
         names.create_dir_all(&folder)?;
         if let Some(id) = id {
@@ -663,7 +698,7 @@ impl DirInner {
     /// Writes the checkpoints of these names.
     pub(crate) fn checkpoint(&self, which: &[&str]) -> Result<()> {
         self.health.check()?;
-        let _one_at_a_time = self.checkpoints.lock();
+        let mut files = self.checkpoints.lock();
         let mut now = self.marks.lock().clone();
         for (partition, log) in self.open_logs() {
             let marks = log.inner.marks();
@@ -677,14 +712,12 @@ impl DirInner {
             }
         }
         for name in which {
-            let offsets = match *name {
-                RECOVERY_POINTS => &now.recovery_points,
-                LOG_STARTS => &now.log_starts,
-                _ => &now.high_watermarks,
+            let (file, offsets) = match *name {
+                RECOVERY_POINTS => (&mut files.recovery_points, &now.recovery_points),
+                LOG_STARTS => (&mut files.log_starts, &now.log_starts),
+                _ => (&mut files.high_watermarks, &now.high_watermarks),
             };
-            let text = print_offsets(offsets.iter().map(|(p, &o)| (p, o)));
-            let written = self.options.backend.names().replace(&self.path.join(name), &text);
-            self.noted(written.map_err(Error::from))?;
+            self.noted(file.write(self.options.backend.names(), offsets.iter().map(|(p, &o)| (p, o))))?;
         }
         Ok(())
     }
@@ -728,25 +761,30 @@ fn check_partition(partition: &TopicPartition) -> Result<()> {
     Ok(())
 }
 
-/// Names that are neither a partition's folder nor a file that belongs here.
-fn unknown_names(backend: &dyn Backend, path: &Path) -> Result<Vec<String>> {
-    let ours = [
+/// Checkpoints of a data directory, the cleaner's among them.
+const CHECKPOINTS: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS];
+
+/// Whether a name belongs to a data directory, apart from the partitions' folders.
+fn is_ours(name: &str) -> bool {
+    let others = [
         LOCK,
         CLEAN_MARKER,
-        RECOVERY_POINTS,
-        LOG_STARTS,
-        HIGH_WATERMARKS,
-        CLEANER_OFFSETS,
         TOPICS,
         MetaProperties::FILE_NAME,
         "bootstrap.checkpoint",
         REMOTE_LOG_INDEX_CACHE,
     ];
+    let plain = name.strip_suffix(".tmp").unwrap_or(name);
+    others.contains(&plain)
+        || CHECKPOINTS.iter().any(|ours| *ours == plain || OffsetCheckpoint::is_kept(plain, ours))
+}
+
+/// Names that are neither a partition's folder nor a file that belongs here.
+fn unknown_names(backend: &dyn Backend, path: &Path) -> Result<Vec<String>> {
     let mut unknown = Vec::new();
     for entry in backend.names().list(path)? {
         let name = entry.name.to_string_lossy().into_owned();
-        let plain = name.strip_suffix(".tmp").unwrap_or(&name);
-        let known = ours.contains(&plain) || (entry.kind == Kind::Dir && parse_dir_name(&name).is_ok());
+        let known = is_ours(&name) || (entry.kind == Kind::Dir && parse_dir_name(&name).is_ok());
         if !known {
             unknown.push(name);
         }
@@ -760,19 +798,4 @@ fn has_partitions(backend: &dyn Backend, path: &Path) -> Result<bool> {
     Ok(entries
         .iter()
         .any(|e| e.kind == Kind::Dir && e.name.to_str().is_some_and(|name| parse_dir_name(name).is_ok())))
-}
-
-/// A checkpoint's offsets; those of a malformed one are not known.
-fn read_offsets(
-    backend: &dyn Backend,
-    dir: &Path,
-    name: &str,
-    damaged: &mut Vec<CheckpointError>,
-) -> Result<Offsets> {
-    let path = dir.join(name);
-    let Some(bytes) = backend.names().read(&path, CHECKPOINT_SIZE_MAX)? else { return Ok(Offsets::new()) };
-    Ok(parse_offsets(&bytes).unwrap_or_else(|e| {
-        damaged.push(e.in_file(&path));
-        Offsets::new()
-    }))
 }

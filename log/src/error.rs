@@ -176,6 +176,11 @@ pub enum Error {
         /// What was found there.
         found: &'static str,
     },
+    /// A path that has to be a data directory is a partition's folder. Nothing was changed.
+    PartitionFolder {
+        /// The path.
+        path: PathBuf,
+    },
     /// A topic has a name that Kafka refuses.
     TopicName {
         /// The name.
@@ -276,7 +281,7 @@ impl Error {
             Error::Duplicate { .. } => "IllegalStateException",
             Error::InvalidArgument { .. } => "IllegalArgumentException",
             Error::Config(source) => source.kafka_name(),
-            Error::NotADirectory { .. } => "IOException",
+            Error::NotADirectory { .. } | Error::PartitionFolder { .. } => "IOException",
             Error::TopicName { source, .. } => source.kafka_name(),
             Error::Checkpoint(source) => source.kafka_name(),
             Error::SmallFile { source, .. } => source.kafka_name(),
@@ -367,6 +372,9 @@ impl fmt::Display for Error {
             Error::DirName { dir, source } => write!(f, "{}: {source}", dir.display()),
             Error::NotADirectory { path, found } => {
                 write!(f, "{}: expected a directory, found {found}", path.display())
+            }
+            Error::PartitionFolder { path } => {
+                write!(f, "{}: expected a data directory, found a partition's folder", path.display())
             }
             Error::TopicName { source, .. } => source.fmt(f),
             Error::Checkpoint(source) => source.fmt(f),

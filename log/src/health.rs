@@ -76,10 +76,12 @@ impl Health {
     }
 }
 
-/// Kafka takes any I/O error for one; a full disk and a call without sense are not the device's fault.
+/// Kafka takes any I/O error for one; a full disk, a call without sense and a file that is not for us to open are not the
+/// device's fault. One that has become read-only is.
 fn is_failure(io: &IoError) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, WouldBlock};
     !matches!(io.verdict(), Verdict::NoSpace | Verdict::Unsupported | Verdict::Misuse | Verdict::Fenced)
-        && io.kind() != std::io::ErrorKind::WouldBlock
+        && !matches!(io.kind(), PermissionDenied | WouldBlock)
 }
 
 impl fmt::Debug for Health {

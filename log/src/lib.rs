@@ -61,6 +61,7 @@ mod manager;
 mod marks;
 mod metrics;
 mod observer;
+mod offset_checkpoint;
 mod open;
 mod pressure;
 mod producer_state;
@@ -85,7 +86,9 @@ pub use cleaning::{LastRecord, Sealed};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use compaction::Compaction;
 pub use config::{BrokerConfig, CleanupPolicy, CompressionType, ConfigError, LogConfig, ThrottledReplicas};
-pub use dir::{LoadOptions, LoadSummary, Loaded, LogDir, LogDirOptions, ShutdownReport};
+pub use dir::{
+    DirLook, LoadOptions, LoadSummary, Loaded, LogDir, LogDirOptions, ShutdownReport, TopicSurvey,
+};
 pub use doubts::{Doubt, DoubtReason};
 pub use durability::Durability;
 pub use error::{Error, PolicyReason, Result};
@@ -97,6 +100,7 @@ pub use manager::{DirStatus, LogManager};
 pub use marks::Place;
 pub use metrics::{Counts, DirMetrics, LogMetrics, Metrics};
 pub use observer::Observer;
+pub use offset_checkpoint::OffsetCheckpoint;
 pub use open::{LoadReport, OpenOptions};
 pub use pressure::Pressure;
 pub use producer_state::{

@@ -75,8 +75,15 @@ impl Pool {
     }
 
     fn write(&self, dir: &str, text: &str) {
+        self.backend.names().create_dir_all(Path::new(dir)).unwrap();
         let path = Path::new(dir).join("cleaner-offset-checkpoint");
         self.backend.names().replace(&path, text.as_bytes()).unwrap();
+    }
+
+    /// The checkpoint that was damaged, once it has been written anew.
+    fn kept(&self, dir: &str) -> Option<String> {
+        let path = Path::new(dir).join("cleaner-offset-checkpoint.damaged");
+        self.backend.names().read(&path, 1 << 20).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     fn text(&self, dir: &str) -> String {
@@ -254,6 +261,8 @@ fn cleaner_edge_164_and_165_and_166_a_bad_checkpoint_file_stops_nothing() {
         cleaned.sort_unstable();
         assert_eq!(cleaned, [Some(0), Some(1)], "{text:?}");
         assert_eq!(pool.text("/d0"), "0\n1\nt 0 4\n");
+        assert_eq!(pool.kept("/d0").as_deref(), Some(text), "{text:?}");
+        assert_eq!(pool.manager.damaged_checkpoints(), []);
     }
     for text in ["0\n", ""] {
         let mut pool = Pool::new();
@@ -261,6 +270,7 @@ fn cleaner_edge_164_and_165_and_166_a_bad_checkpoint_file_stops_nothing() {
         pool.write("/d0", text);
         assert_eq!(pool.cleaned(), Some(0));
         assert_eq!(pool.manager.damaged_checkpoints(), []);
+        assert_eq!(pool.kept("/d0"), None);
     }
     // The same partition in the files of two directories: that of the directory with the log counts.
     let pool = Pool::new();
@@ -274,7 +284,22 @@ fn cleaner_edge_164_and_165_and_166_a_bad_checkpoint_file_stops_nothing() {
     damaged.log("/d0", 0, &[]);
     damaged.write("/d0", "nonsense");
     damaged.manager.status();
-    assert!(damaged.manager.damaged_checkpoints()[0].1.contains("cleaner-offset-checkpoint"));
+    let told = damaged.manager.damaged_checkpoints()[0].to_string();
+    assert!(told.contains("cleaner-offset-checkpoint") && told.contains("line 1"), "{told}");
+}
+
+/// It is known to be damaged before anything asks for an entry, and a log that is not here does not lose its line.
+#[test]
+fn a_checkpoint_is_looked_at_when_its_directory_is_taken_in() {
+    let mut pool = Pool::new();
+    pool.write("/d0", "0\n1\nt 7 1x1\n");
+    fill(&pool.log("/d0", 0, &[]), 4);
+    assert_eq!(pool.manager.damaged_checkpoints().len(), 1);
+    pool.write("/d0", "0\n3\nt 7 1\nt 8 2\nt 9 3\n");
+    pool.manager.keep_checkpoint(Path::new("/d0"), &p(8));
+    pool.manager.keep_checkpoint(Path::new("/d1"), &p(9));
+    assert_eq!(pool.cleaned(), Some(0));
+    assert_eq!(pool.text("/d0"), "0\n2\nt 0 4\nt 8 2\n");
 }
 
 #[test]

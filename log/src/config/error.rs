@@ -14,7 +14,7 @@ pub enum ConfigError {
         key: String,
         /// Its value as given.
         value: String,
-        /// Which keys there are, or what became of this one.
+        /// Which keys it may mean, or what became of this one.
         allowed: String,
     },
     /// The value is not of the key's type, or outside its range.

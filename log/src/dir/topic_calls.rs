@@ -9,22 +9,42 @@ use tracing::warn;
 use super::{DirInner, LogDir};
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
-use crate::topics::{Topic, TopicProblem, Topics, new_id, problem};
+use crate::topics::{TOPICS, Topic, TopicProblem, Topics, new_id, problem};
+
+/// What could be found out of the topics of a directory.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct TopicSurvey {
+    /// The topics, by name. One whose id nobody knows has [`Uuid::ZERO`].
+    pub topics: BTreeMap<String, Topic>,
+    /// Partitions whose folder should have told the topic's id and could not be read, with the error.
+    pub failed: Vec<(TopicPartition, Error)>,
+}
 
 impl LogDir {
+    /// Name of the file in which a directory that stands alone keeps its topics and their configuration.
+    pub const TOPICS_FILE: &str = TOPICS;
+
     /// The topics of the directory, by name: those of `kseg-topics.json`, and those that only have folders, as a broker
-    /// leaves them.
+    /// leaves them. One whose folders tell of no id has [`Uuid::ZERO`].
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::SmallFile`] for a malformed `partition.metadata`.
+    /// [`Error::Io`]; [`Error::SmallFile`] for a malformed `partition.metadata`: [`survey`](Self::survey) then still tells
+    /// of the others.
     pub fn topics(&self) -> Result<BTreeMap<String, Topic>> {
-        let mut topics = self.inner.topics.lock().0.clone();
-        for partition in self.partitions()? {
-            if !topics.contains_key(&partition.topic) {
-                topics.insert(partition.topic.clone(), self.inner.topic_of_folders(&partition.topic)?);
-            }
-        }
-        Ok(topics)
+        let TopicSurvey { topics, failed } = self.survey()?;
+        failed.into_iter().next().map_or(Ok(topics), |(_, error)| Err(error))
+    }
+
+    /// As [`topics`](Self::topics), whatever becomes of single ones.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the directory cannot be listed.
+    pub fn survey(&self) -> Result<TopicSurvey> {
+        let entries = self.inner.topics.lock().0.clone();
+        let mut found = self.inner.topics_of_folders(|topic| !entries.contains_key(topic))?;
+        found.topics.extend(entries);
+        Ok(found)
     }
 
     /// The configuration of a topic's logs: its own over the directory's.
@@ -71,7 +91,7 @@ impl LogDir {
         set: impl IntoIterator<Item = (&'a str, &'a str)>,
         unset: impl IntoIterator<Item = &'a str>,
     ) -> Result<Topic> {
-        let known = self.topics()?.remove(name).ok_or_else(|| problem(name, TopicProblem::Unknown))?;
+        let known = self.inner.known_topic(name)?;
         let defaults = &self.inner.options.config;
         let topic = self.inner.change_topics(|topics| {
             let topic = topics.0.remove(name).unwrap_or(known).changed(name, set, unset, defaults)?;
@@ -98,7 +118,7 @@ impl LogDir {
     ///
     /// Source: Kafka `kafka-topics --alter --partitions`.
     pub fn add_partitions(&self, name: &str, partitions: i32) -> Result<Topic> {
-        let known = self.topics()?.remove(name).ok_or_else(|| problem(name, TopicProblem::Unknown))?;
+        let known = self.inner.known_topic(name)?;
         let (before, topic) = self.inner.change_topics(|topics| {
             let topic = topics.0.entry(name.to_owned()).or_insert(known);
             let before = topic.partitions;
@@ -198,14 +218,35 @@ impl DirInner {
         Ok(())
     }
 
-    /// What the folders tell of a topic that has no entry. One without an id gets a new one.
-    fn topic_of_folders(&self, topic: &str) -> Result<Topic> {
-        let mut id = None;
-        let mut partitions = 1;
-        for partition in self.partitions()?.iter().filter(|p| p.topic == topic) {
-            id = id.or(self.topic_id(partition)?);
-            partitions = partitions.max(partition.partition.saturating_add(1));
+    /// A topic by its entry, or else by its folders; one without an id gets a new one.
+    fn known_topic(&self, name: &str) -> Result<Topic> {
+        if let Some(topic) = self.topics.lock().0.get(name) {
+            return Ok(topic.clone());
         }
-        Ok(Topic { id: id.unwrap_or_else(new_id), partitions, config: BTreeMap::new() })
+        let TopicSurvey { mut topics, failed } = self.topics_of_folders(|topic| topic == name)?;
+        if let Some((_, error)) = failed.into_iter().next() {
+            return Err(error);
+        }
+        let topic = topics.remove(name).ok_or_else(|| problem(name, TopicProblem::Unknown))?;
+        let id = if topic.id == Uuid::ZERO { new_id() } else { topic.id };
+        Ok(Topic { id, ..topic })
+    }
+
+    /// What the folders tell of the topics that are `asked` for.
+    fn topics_of_folders(&self, asked: impl Fn(&str) -> bool) -> Result<TopicSurvey> {
+        let mut found = TopicSurvey::default();
+        for partition in self.partitions()?.into_iter().filter(|partition| asked(&partition.topic)) {
+            let unknown = || Topic { id: Uuid::ZERO, partitions: 1, config: BTreeMap::new() };
+            let topic = found.topics.entry(partition.topic.clone()).or_insert_with(unknown);
+            topic.partitions = topic.partitions.max(partition.partition.saturating_add(1));
+            if topic.id != Uuid::ZERO {
+                continue;
+            }
+            match self.topic_id(&partition) {
+                Ok(id) => topic.id = id.unwrap_or(Uuid::ZERO),
+                Err(error) => found.failed.push((partition, error)),
+            }
+        }
+        Ok(found)
     }
 }

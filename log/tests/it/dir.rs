@@ -1,7 +1,9 @@
 use std::path::Path;
+use std::sync::Arc;
 
-use kseg_format::Offset;
-use kseg_log::{LogDir, TopicPartition};
+use kseg_format::{Offset, Uuid};
+use kseg_io_backends::{Call, Fault, Faulty};
+use kseg_log::{DirLook, Error, LogDir, TopicPartition};
 
 use crate::support::*;
 
@@ -111,14 +113,151 @@ fn names_that_kafka_refuses_are_refused() {
 }
 
 #[test]
-fn a_malformed_checkpoint_is_named_with_its_line() {
+fn a_malformed_checkpoint_is_named_with_its_line_and_kept() {
     let bench = Bench::new(&[]);
     LogDir::open(Path::new(DATA), options(&bench)).expect("open").shutdown().expect("stopped");
-    let path = Path::new(DATA).join("recovery-point-offset-checkpoint");
-    bench.backend.names().write(&path, b"0\n1\nt 0 5 6\n", true).expect("written");
+    let damage = b"0\n1\nt 0 5 6\n";
+    let checkpoints =
+        ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"];
+    for name in checkpoints {
+        bench.backend.names().write(&Path::new(DATA).join(name), damage, true).expect("written");
+    }
     let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
-    let damaged = dir.damaged_checkpoints()[0].to_string();
-    assert!(damaged.contains("recovery-point-offset-checkpoint") && damaged.contains('3'), "{damaged}");
+    let told: Vec<_> = dir.damaged_checkpoints().iter().map(ToString::to_string).collect();
+    for name in checkpoints {
+        assert!(told.iter().any(|told| told.contains(name) && told.contains("line 3")), "{told:?}");
+        assert!(!names(&bench).contains(&format!("{name}.damaged")), "nothing has been written yet");
+    }
+    dir.shutdown().expect("stopped");
+    let read = |name: &str| bench.backend.names().read(&Path::new(DATA).join(name), 1000).expect("read");
+    for name in checkpoints {
+        assert_eq!(read(name).as_deref(), Some(&b"0\n0\n"[..]));
+        assert_eq!(read(&format!("{name}.damaged")).as_deref(), Some(&damage[..]));
+    }
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    assert!(dir.damaged_checkpoints().is_empty() && dir.unknown().is_empty(), "{:?}", dir.unknown());
+}
+
+/// Without room for the copy the file stays what it is.
+#[test]
+fn a_malformed_checkpoint_that_cannot_be_kept_is_not_overwritten() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let path = Path::new(DATA).join("log-start-offset-checkpoint");
+    LogDir::open(Path::new(DATA), options(&bench)).expect("open").shutdown().expect("stopped");
+    bench.backend.names().write(&path, b"nonsense", true).expect("written");
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    faulty.inject(Fault::on(Call::WriteFile).role("damaged").error(28));
+    assert_eq!(dir.checkpoint().expect_err("no room").kafka_name(), "IOException");
+    assert_eq!(bench.backend.names().read(&path, 100).expect("read").as_deref(), Some(&b"nonsense"[..]));
+    faulty.clear();
+    dir.shutdown().expect("stopped");
+    assert_eq!(bench.backend.names().read(&path, 100).expect("read").as_deref(), Some(&b"0\n0\n"[..]));
+}
+
+#[test]
+fn a_directory_is_told_by_the_names_in_it() {
+    let bench = Bench::new(&[]);
+    let write = |path: &str| {
+        let path = Path::new(path);
+        bench.backend.names().create_dir_all(path.parent().expect("a folder")).expect("made");
+        bench.backend.names().write(path, b"", true).expect("written");
+    };
+    for path in [
+        "/of-broker/meta.properties",
+        "/of-kseg/kseg-topics.json",
+        "/of-segments/t-0/00000000000000000000.log",
+        "/kept/log-start-offset-checkpoint.damaged",
+        "/of-segments/linux-6/Makefile",
+        "/things/linux-6/Makefile",
+        "/t-1/partition.metadata",
+        "/t-2/leader-epoch-checkpoint",
+        "/t-3/00000000000000000000.log",
+        "/t-3/.lock",
+    ] {
+        write(path);
+    }
+    for path in ["/empty", "/new/lost+found", "/pair-0"] {
+        bench.backend.names().create_dir_all(Path::new(path)).expect("made");
+    }
+    for (path, look) in [
+        ("/of-broker", DirLook::DataDir),
+        ("/of-kseg", DirLook::DataDir),
+        ("/of-segments", DirLook::DataDir),
+        ("/kept", DirLook::DataDir),
+        ("/things", DirLook::Other),
+        ("/things/linux-6", DirLook::Other),
+        ("/things/linux-6/Makefile", DirLook::File),
+        ("/t-1", DirLook::Partition),
+        ("/t-2", DirLook::Partition),
+        ("/t-3", DirLook::Partition),
+        ("/empty", DirLook::Empty),
+        ("/new", DirLook::Empty),
+        ("/pair-0", DirLook::Empty),
+        ("/nowhere", DirLook::Missing),
+    ] {
+        assert_eq!(LogDir::look(&*bench.backend, Path::new(path)).expect("looked"), look, "{path}");
+        if look == DirLook::Partition {
+            let entries = || bench.backend.names().list(Path::new(path)).expect("list").len();
+            let before = entries();
+            let refused = LogDir::open(Path::new(path), options(&bench)).expect_err("a partition's folder");
+            assert!(matches!(refused, Error::PartitionFolder { .. }) && refused.to_string().contains(path));
+            assert_eq!(entries(), before);
+        }
+    }
+}
+
+/// A file that may not be opened is the business of its log; a device that has become read-only is that of all.
+#[test]
+fn a_file_without_permission_is_no_failure_of_the_directory() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(faulty.clone(), &[]);
+    let [first, second] = [0, 1].map(|n| TopicPartition::new("t", n));
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    for partition in [&first, &second] {
+        lead(&dir.get_or_create(partition, None).expect("a log"), 1, 1, 100);
+    }
+    dir.shutdown().expect("stopped");
+    for (number, serves) in [(13, true), (1, true), (30, false)] {
+        let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+        faulty.inject(Fault::on(Call::Open).under(Path::new(DATA).join("t-0")).role("log").error(number));
+        dir.get(&first).expect_err("refused");
+        faulty.clear();
+        assert_eq!(dir.get(&second).is_ok(), serves, "{number}");
+        assert_eq!(dir.offline().is_none(), serves, "{number}");
+        assert_eq!(dir.shutdown().expect("stopped").clean, serves, "{number}");
+    }
+}
+
+/// One whose folder cannot be read is named, and so are the others.
+#[test]
+fn topics_are_told_as_far_as_their_folders_can_be_read() {
+    let bench = Bench::new(&[]);
+    let dir = LogDir::open(Path::new(DATA), options(&bench)).expect("open");
+    let made = dir.create_topic("made", 1, []).expect("a topic");
+    for topic in ["bad", "id", "none"] {
+        dir.get_or_create(&TopicPartition::new(topic, 1), None).expect("a log");
+    }
+    let write = |topic: &str, text: String| {
+        let path = Path::new(DATA).join(topic).join("partition.metadata");
+        bench.backend.names().write(&path, text.as_bytes(), true).expect("written");
+    };
+    write("bad-1", "version: 0\ntopic_id: x\n".to_owned());
+    write("id-1", format!("version: 0\ntopic_id: {}\n", made.id));
+    let found = dir.survey().expect("a survey");
+    let told: Vec<_> =
+        found.topics.iter().map(|(name, topic)| (name.as_str(), topic.id, topic.partitions)).collect();
+    let expected =
+        [("bad", Uuid::ZERO, 2), ("id", made.id, 2), ("made", made.id, 1), ("none", Uuid::ZERO, 2)];
+    assert_eq!(told, expected);
+    let failed: Vec<_> = found.failed.iter().map(|(p, error)| (p.to_string(), error.kafka_name())).collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].0, "bad-1");
+    dir.topics().expect_err("one of them cannot be read");
+    // What is asked of a topic hangs on its own folders alone.
+    dir.alter_topic("bad", [("retention.ms", "7")], []).expect_err("it cannot be read");
+    let none = dir.alter_topic("none", [("retention.ms", "7")], []).expect("changed");
+    assert_ne!(none.id, Uuid::ZERO);
 }
 
 #[test]
