@@ -1,8 +1,11 @@
 //! Backends against each other and against the machine's limits.
 #![forbid(unsafe_code)]
+// What is printed goes through `say`: a reader who has seen enough ends the run without a word.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
+use std::fmt;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,17 +58,34 @@ struct Arguments {
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(code) => code,
+        Err(error) if is_closed(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kseg-bench: {error}");
-            ExitCode::from(2)
+            match writeln!(io::stderr(), "kseg-bench: {error}") {
+                // Where nobody listens the exit code has to do.
+                Ok(()) | Err(_) => ExitCode::from(2),
+            }
         }
     }
+}
+
+/// Prints, and sees to it that it is seen at once.
+fn say(words: impl fmt::Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(words.to_string().as_bytes())?;
+    out.flush()
+}
+
+/// Whether the reader of what is printed has gone: errors of files come with their path, not as they are.
+fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Returns how the program ends: in success where every scenario was measured.
 fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
     if arguments.list {
-        all().iter().for_each(list);
+        for scenario in &all() {
+            list(scenario)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let stop = Stop::listen()?;
@@ -79,10 +99,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let environment = Environment::of(&parent)?;
     let backends = specs.into_iter().map(|spec| backend(spec, &parent)).collect::<Result<_, _>>()?;
     let scale = if arguments.tiny { Scale::TINY } else { Scale::FULL };
-    println!("{environment}");
+    say(format_args!("{environment}\n"))?;
     let how = if arguments.tiny { "results are checked, figures mean nothing" } else { "order alternates" };
-    println!("slices      {} rounds of {:?} for each work; {how}\n", plan.rounds, plan.slice);
-    println!("{}", head());
+    say(format_args!("slices      {} rounds of {:?} for each work; {how}\n\n", plan.rounds, plan.slice))?;
+    say(format_args!("{}\n", head()))?;
     // Before anything is measured: a path that cannot be written would be noticed only then.
     let json = arguments.json.as_deref().map(Json::create).transpose()?;
     let bench = Bench::new(backends, &parent, scale, environment.memory_available())?;
@@ -91,18 +111,19 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn std::error::Error>> {
         bench = bench.arriving(rate)?;
     }
     let mut report = Report { environment, plan, tiny: arguments.tiny, scenarios: Vec::new() };
+    let mut said = Ok(());
     for scenario in &scenarios {
         let row = bench.run(scenario, plan);
-        print!("{}", row.to_text(!arguments.tiny));
-        std::io::stdout().flush()?;
+        said = say(row.to_text(!arguments.tiny));
         report.scenarios.push(row);
-        if stop.signal().is_some() {
+        if said.is_err() || stop.signal().is_some() {
             break;
         }
     }
     if let Some(json) = json {
         json.write(&report)?;
     }
+    said?;
     drop(bench);
     Ok(match stop.signal() {
         Some(signal) => ExitCode::from(128_u8.saturating_add(signal)),
@@ -138,7 +159,7 @@ struct Stop {
 }
 
 impl Stop {
-    fn listen() -> std::io::Result<Stop> {
+    fn listen() -> io::Result<Stop> {
         let stop = Stop { asked: Arc::default(), signal: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first time it is not set yet.
@@ -177,7 +198,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, BenchError> {
     Ok(Plan { rounds, slice })
 }
 
-fn list(scenario: &Scenario) {
+fn list(scenario: &Scenario) -> io::Result<()> {
     let mark = if scenario.by_default { "" } else { " (on request)" };
-    println!("{}{mark}\n    {}", scenario.name, scenario.about);
+    say(format_args!("{}{mark}\n    {}\n", scenario.name, scenario.about))
 }

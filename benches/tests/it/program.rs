@@ -96,6 +96,19 @@ fn a_report_that_cannot_be_written_is_told_of_before_anything_is_measured() {
 }
 
 #[test]
+fn a_reader_who_has_seen_enough_ends_the_run_quietly() {
+    let dir = tempfile::tempdir().unwrap();
+    for arguments in [&["--list"][..], &["--tiny", "--scenarios", "append-16k"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut run = Command::new(env!("CARGO_BIN_EXE_kseg-bench"));
+        let child = run.args(arguments).current_dir(dir.path()).stdout(writer).stderr(Stdio::piped()).spawn();
+        let output = child.unwrap().wait_with_output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
 fn nonsense_is_refused_with_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 8] = [
