@@ -1,28 +1,33 @@
 //! `kseg clean`: compaction of the logs of a data directory.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use kseg_cleaner::{
-    Cleaner, CleanerOptions, Dirty, Manager, ManagerOptions, NullKey, RoundReport, Sections, Status,
+    Cleaner, CleanerOptions, Dirty, Manager, ManagerOptions, Next, NullKey, RoundReport, Sections, Status,
     Unhindered,
 };
 use kseg_format::Timestamp;
-use kseg_io_backends::{Backend, Overlay, StdBackend};
-use kseg_log::{Clock, Log, LogDir, LogDirOptions, SystemClock, TopicPartition};
+use kseg_io_backends::Backend;
+use kseg_log::{Clock, Log, LogConfig, LogDir, LogDirOptions, SystemClock, TopicPartition};
 
 use crate::append::key_values;
+use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
 use crate::json::Line;
+use crate::tell::tell;
 
 /// Compacts the logs of a data directory, or says why they are not compacted.
 ///
 /// `status` and `plan` change nothing, take no lock, and may look at a directory that a broker has open: they see what is on the
 /// disk then. `run` locks the directory, as append does: it is for one at rest. What is in its logs counts as committed, but
 /// for transactions that are open. Which topics are compacted, and when, is their configuration (`kseg topics`), over which
-/// --set counts.
+/// --set counts; a broker keeps that of its own topics in its metadata log, where it is not looked for.
+///
+/// Exit code: 0 done, 1 something failed or a log could not be read (what could be done was done), 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CleanArgs {
@@ -40,13 +45,35 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Says of each log what is dirty and what it waits for
-    Status(Common),
-    /// Reads what a round would read, and says what it would leave
-    Plan(Common),
+    ///
+    /// Clean bytes are those of segments that begin below the first dirty offset, dirty ones those of segments from there to
+    /// what cannot be cleaned now. A segment that the first dirty offset divides counts as both, in the ratio too, as in Kafka.
+    Status {
+        #[command(flatten)]
+        common: Common,
+        /// Say it as if each log had been rolled now: what is in its active segment counts too. Nothing is rolled
+        #[arg(long)]
+        roll: bool,
+    },
+    /// Reads what the next round over each log that is worth it would read, and says what it would leave
+    Plan {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        cleaning: Cleaning,
+        /// Plan as if each log had been rolled now: what is in its active segment counts too. Nothing is rolled
+        #[arg(long)]
+        roll: bool,
+    },
     /// Cleans the logs that are worth it, the dirtiest first, until none is left
     Run {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        cleaning: Cleaning,
+        /// Roll each log first, so that what is in its active segment is cleaned too
+        #[arg(long)]
+        roll: bool,
         /// Yes, change the files
         #[arg(long)]
         write: bool,
@@ -62,21 +89,6 @@ struct Common {
     dir: PathBuf,
     /// Partitions as topic-partition; without any, all
     partitions: Vec<String>,
-    /// Memory of the offset map, 24 bytes a key
-    #[arg(long, default_value_t = 128 << 20, value_name = "BYTES")]
-    map_bytes: usize,
-    /// Also logs that are not dirty enough
-    #[arg(long)]
-    all: bool,
-    /// Roll each log first, so that what is in its active segment counts
-    #[arg(long)]
-    roll: bool,
-    /// Drop records without a key, as Kafka does
-    #[arg(long)]
-    discard_null_keys: bool,
-    /// Look at the key before a record is dropped, not at its hash alone
-    #[arg(long)]
-    verify_keys: bool,
     /// Topic configuration, over what the topics have; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -85,97 +97,161 @@ struct Common {
     json: bool,
 }
 
+/// How a log is cleaned.
+#[derive(Debug, Args)]
+struct Cleaning {
+    /// Memory of the offset map, 24 bytes a key
+    #[arg(long, default_value_t = 128 << 20, value_name = "BYTES")]
+    map_bytes: usize,
+    /// Also logs that are not dirty enough
+    #[arg(long)]
+    all: bool,
+    /// Drop records without a key, as Kafka does
+    #[arg(long)]
+    discard_null_keys: bool,
+    /// Look at the key before a record is dropped, not at its hash alone
+    #[arg(long)]
+    verify_keys: bool,
+}
+
+impl Cleaning {
+    fn options(&self) -> CleanerOptions {
+        let mut options = CleanerOptions::default();
+        options.map_bytes = self.map_bytes;
+        options.verify_keys = self.verify_keys;
+        options.null_key = if self.discard_null_keys { NullKey::Discard } else { NullKey::Keep };
+        options
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<bool> {
     match &args.action {
-        Action::Status(common) => with(common, Access::Look, |open| open.status()),
-        Action::Plan(common) => with(common, Access::Look, |open| open.plan()),
+        Action::Status { common, roll } => {
+            let work = Work { common, cleaning: None, roll: *roll, rate: None };
+            work.within(Access::Look, |open| open.status())
+        }
+        Action::Plan { common, cleaning, roll } => {
+            let work = Work { common, cleaning: Some(cleaning), roll: *roll, rate: None };
+            work.within(Access::Look, |open| open.plan())
+        }
         Action::Run { write: false, .. } => {
             Err(Error::Usage("clean run changes files: say --write, or use clean plan".to_owned()))
         }
-        Action::Run { common, rate, .. } => with(common, Access::Change { rate: *rate }, |open| open.run()),
+        Action::Run { common, cleaning, roll, rate, .. } => {
+            let work = Work { common, cleaning: Some(cleaning), roll: *roll, rate: *rate };
+            if common.partitions.is_empty() && work.pairs()?.iter().any(|(key, _)| *key == "cleanup.policy") {
+                return Err(Error::Usage(
+                    "--set cleanup.policy: expected partitions to clean, found none: it would be in force for every topic of the directory"
+                        .to_owned(),
+                ));
+            }
+            work.within(Access::Change, |open| open.run())
+        }
     }
 }
 
-/// What a command does to the directory.
-#[derive(Clone, Copy)]
-enum Access {
-    /// Nothing: what opening a log mends stays in memory.
-    Look,
-    Change {
-        rate: Option<f64>,
-    },
+/// What is to be done.
+struct Work<'a> {
+    common: &'a Common,
+    cleaning: Option<&'a Cleaning>,
+    roll: bool,
+    rate: Option<f64>,
 }
 
-/// A data directory with the logs that were asked for.
+/// A data directory with the logs that were asked for and could be opened.
 struct Open<'a> {
     args: &'a Common,
+    options: CleanerOptions,
     manager: Arc<Manager>,
     logs: Vec<Arc<Log>>,
+    /// Topics whose configuration is known.
+    configured: BTreeSet<String>,
 }
 
-/// Opens the directory, does the work, and closes it in an orderly way whatever came of that.
-fn with(args: &Common, access: Access, work: impl FnOnce(&Open<'_>) -> Result<bool>) -> Result<bool> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let files: Arc<dyn Backend> = Arc::new(StdBackend::new());
-    let (backend, rate) = match access {
-        Access::Look => (Arc::new(Overlay::new(files)) as Arc<dyn Backend>, None),
-        Access::Change { rate } => (files, rate),
-    };
-    if !args.dir.is_dir() {
-        return Err(Error::bad(&args.dir, "a data directory", "no directory"));
+impl Work<'_> {
+    /// What the command line sets over the topics' configuration.
+    fn pairs(&self) -> Result<Vec<(&str, &str)>> {
+        key_values("--set", &self.common.settings)
     }
-    let mut options = ManagerOptions::default();
-    options.cleaner = cleaner_options(args);
-    options.max_bytes_per_second = rate;
-    let manager =
-        Manager::new(options, backend.clone(), clock.clone()).map_err(|e| Error::Usage(e.to_string()))?;
-    let dir = LogDir::open(&args.dir, LogDirOptions { clock, ..LogDirOptions::new(backend) })?;
-    let done = open_logs(args, &dir, &manager).and_then(|logs| work(&Open { args, manager, logs }));
-    let report = dir.shutdown()?;
-    let done = done?;
-    match report.failed.into_iter().next() {
-        Some((_, error)) => Err(Error::from(error)),
-        None => Ok(done),
-    }
-}
 
-fn cleaner_options(args: &Common) -> CleanerOptions {
-    let mut options = CleanerOptions::default();
-    options.map_bytes = args.map_bytes;
-    options.verify_keys = args.verify_keys;
-    options.null_key = if args.discard_null_keys { NullKey::Discard } else { NullKey::Keep };
-    options
-}
-
-fn open_logs(args: &Common, dir: &LogDir, manager: &Manager) -> Result<Vec<Arc<Log>>> {
-    let pairs = key_values("--set", &args.settings)?;
-    let there = dir.partitions()?;
-    if let Some(asked) = args.partitions.iter().find(|asked| there.iter().all(|p| p.to_string() != **asked)) {
-        return Err(Error::bad(&dir.path().join(asked), "a folder of a partition", "none"));
+    /// Opens the directory and does the work there; whether all of it could be done.
+    fn within(&self, access: Access, work: impl FnOnce(&Open<'_>) -> Result<bool>) -> Result<bool> {
+        // Refused before anything is opened; over the topics' own configuration they count once that is known.
+        LogConfig::from_pairs(self.pairs()?).map_err(|error| Error::Usage(format!("--set: {error}")))?;
+        let backend = access.backend();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let mut options = ManagerOptions::default();
+        options.cleaner = self.cleaning.map(Cleaning::options).unwrap_or_default();
+        options.max_bytes_per_second = self.rate;
+        let cleaner = options.cleaner.clone();
+        let manager =
+            Manager::new(options, backend.clone(), clock.clone()).map_err(|e| Error::Usage(e.to_string()))?;
+        let options = LogDirOptions { clock, ..LogDirOptions::new(backend.clone()) };
+        data_dir::with(&self.common.dir, access, options, |dir| {
+            let (logs, good) = self.open_logs(dir, &manager)?;
+            for damage in manager.damaged_checkpoints() {
+                data_dir::tell_damaged(&damage, access);
+            }
+            if let Some(note) = unknown_configuration(&*backend, dir)? {
+                tell!("kseg: {note}");
+            }
+            let survey = dir.survey()?;
+            let configured = survey.topics.into_iter().filter(|(_, topic)| !topic.config.is_empty());
+            let configured = configured.map(|(name, _)| name).collect();
+            let done = work(&Open { args: self.common, options: cleaner, manager, logs, configured })?;
+            Ok(done && good)
+        })
     }
-    let mut logs = Vec::new();
-    for partition in there {
-        let Some(log) = dir.get(&partition)? else { continue };
-        // Its line in the checkpoint stays, whether it is asked for or not.
-        manager.add(dir.path(), log.clone()).map_err(Error::from)?;
-        if !args.partitions.is_empty() && !args.partitions.contains(&partition.to_string()) {
-            manager.abort_and_pause(&partition);
-            continue;
+
+    /// Opens the logs that were asked for; whether all of them could be. The others are told.
+    fn open_logs(&self, dir: &LogDir, manager: &Manager) -> Result<(Vec<Arc<Log>>, bool)> {
+        let there = dir.partitions()?;
+        let asked = &self.common.partitions;
+        if let Some(missing) = asked.iter().find(|asked| there.iter().all(|p| p.to_string() != **asked)) {
+            return Err(Error::bad(&dir.path().join(missing), "a folder of a partition", "none"));
         }
+        let (mut logs, mut good) = (Vec::new(), true);
+        for partition in there {
+            if !asked.is_empty() && !asked.contains(&partition.to_string()) {
+                // Its line in the checkpoint stays, whether it is asked for or not.
+                manager.keep_checkpoint(dir.path(), &partition);
+                continue;
+            }
+            match self.open_log(dir, manager, &partition) {
+                Ok(log) => logs.extend(log),
+                // No log can be opened any more.
+                Err(error) if dir.offline().is_some() => return Err(error),
+                Err(error) => {
+                    tell!("kseg: {partition}: {error}");
+                    manager.keep_checkpoint(dir.path(), &partition);
+                    good = false;
+                }
+            }
+        }
+        Ok((logs, good))
+    }
+
+    fn open_log(
+        &self,
+        dir: &LogDir,
+        manager: &Manager,
+        partition: &TopicPartition,
+    ) -> Result<Option<Arc<Log>>> {
+        let Some(log) = dir.get(partition)? else { return Ok(None) };
         let mut config = (*log.config()).clone();
-        if args.all {
+        if self.cleaning.is_some_and(|cleaning| cleaning.all) {
             config.min_cleanable_dirty_ratio = 0.0;
         }
-        let config = config.with_pairs(pairs.iter().copied());
+        let config = config.with_pairs(self.pairs()?);
         log.update_config(config.map_err(|error| Error::Usage(format!("--set: {error}")))?)?;
-        if args.roll && log.active_size()? > 0 {
+        if self.roll && log.active_size()? > 0 {
             log.roll(None)?;
         }
         log.update_high_watermark(log.log_end_offset());
-        logs.push(log);
+        manager.add(dir.path(), log.clone())?;
+        Ok(Some(log))
     }
-    Ok(logs)
 }
 
 impl Open<'_> {
@@ -184,13 +260,27 @@ impl Open<'_> {
         self.manager.status().into_iter().filter(asked).collect()
     }
 
+    /// What happens to a log next, in words. Where nothing is known of its topic's configuration, the policy is a default.
+    fn next(&self, status: &Status) -> String {
+        let given = || self.args.settings.iter().any(|setting| setting.starts_with("cleanup.policy="));
+        match &status.next {
+            Next::NotCompacted if !self.configured.contains(&status.partition.topic) && !given() => {
+                "not compacted: nothing is known here of its configuration, and the default cleanup.policy has no compact"
+                    .to_owned()
+            }
+            next => next.to_string(),
+        }
+    }
+
     fn status(&self) -> Result<bool> {
         let mut out = Vec::new();
+        let mut good = true;
         for status in self.asked() {
+            good &= !matches!(status.next, Next::Unknown { .. });
             let sections = status.sections;
             if self.args.json {
                 let mut line = Line::new(&mut out, "clean-status");
-                line.text("partition", &status.partition.to_string()).text("next", &status.next.to_string());
+                line.text("partition", &status.partition.to_string()).text("next", &self.next(&status));
                 if let Some(s) = sections {
                     line.number("first_dirty", s.first_dirty.offset.get())
                         .number("first_uncleanable", s.first_uncleanable_offset.get())
@@ -202,29 +292,39 @@ impl Open<'_> {
             }
             let text = sections.map_or_else(String::new, |s| {
                 format!(
-                    "  ratio {:.3}  dirty {} of {} bytes, offsets {} to {}",
+                    "  ratio {:.3}  dirty {} bytes, clean {} bytes, dirty offsets {} to {}",
                     s.cleanable_ratio(),
                     s.cleanable_bytes,
-                    s.total_bytes(),
+                    s.clean_bytes,
                     s.first_dirty.offset,
                     s.first_uncleanable_offset
                 )
             });
-            let _ = writeln!(out, "{}{text}\n  {}", status.partition, status.next);
+            let _ = writeln!(out, "{}{text}\n  {}", status.partition, self.next(&status));
         }
-        print(&out)
+        print(&out)?;
+        Ok(good)
     }
 
     fn plan(&self) -> Result<bool> {
         let mut out = Vec::new();
-        let mut cleaner = Cleaner::new(cleaner_options(self.args)).map_err(Error::from)?;
+        let mut good = true;
+        let mut cleaner = Cleaner::new(self.options.clone())?;
         for (log, status) in self.logs.iter().zip(self.asked()) {
-            let Some(sections) = status.sections.filter(|s| s.cleanable_bytes > 0) else {
-                self.say(&mut out, &status.partition, &status.next.to_string());
+            let (Next::Waiting { .. }, Some(sections)) = (&status.next, status.sections) else {
+                good &= !matches!(status.next, Next::Unknown { .. });
+                self.say(&mut out, &status.partition, &self.next(&status));
                 continue;
             };
             let dirty = dirty(&sections);
-            let round = cleaner.plan(log, dirty, &Unhindered).map_err(Error::from)?;
+            let round = match cleaner.plan(log, dirty, &Unhindered) {
+                Ok(round) => round,
+                Err(error) => {
+                    tell!("kseg: {}: {error}", status.partition);
+                    good = false;
+                    continue;
+                }
+            };
             let stats = round.stats;
             let end = round.end.unwrap_or(dirty.first);
             if self.args.json {
@@ -256,15 +356,16 @@ impl Open<'_> {
             );
             self.say(&mut out, &status.partition, &text);
         }
-        print(&out)
+        print(&out)?;
+        Ok(good)
     }
 
     fn run(&self) -> Result<bool> {
         let mut out = Vec::new();
-        let mut cleaner = Cleaner::new(cleaner_options(self.args)).map_err(Error::from)?;
+        let mut cleaner = Cleaner::new(self.options.clone())?;
         let mut good = true;
         loop {
-            let pass = self.manager.pass(&mut cleaner).map_err(Error::from)?;
+            let pass = self.manager.pass(&mut cleaner)?;
             if let Some((partition, first, round)) = &pass.cleaned {
                 let end = round.end.unwrap_or(*first);
                 if self.args.json {
@@ -286,7 +387,7 @@ impl Open<'_> {
                 }
             }
             if let Some((partition, error)) = &pass.failed {
-                eprintln!("kseg: {partition}: {error}");
+                tell!("kseg: {partition}: {error}");
                 good = false;
             } else if !pass.did_something() {
                 break;
@@ -305,6 +406,19 @@ impl Open<'_> {
     }
 }
 
+/// What to say of a directory that keeps no topics of its own: what a broker knows of them is not here.
+fn unknown_configuration(backend: &dyn Backend, dir: &LogDir) -> Result<Option<String>> {
+    let file = dir.path().join(LogDir::TOPICS_FILE);
+    let there = backend.names().stat(&file).map_err(kseg_log::Error::from)?.is_some();
+    Ok((!there).then(|| {
+        format!(
+            "{}: no {}: the configuration of a broker's topics is in its metadata log and not known here, so the defaults and --set are in force",
+            dir.path().display(),
+            LogDir::TOPICS_FILE
+        )
+    }))
+}
+
 fn dirty(sections: &Sections) -> Dirty {
     Dirty {
         first: sections.first_dirty.offset,
@@ -313,9 +427,8 @@ fn dirty(sections: &Sections) -> Dirty {
     }
 }
 
-fn print(out: &[u8]) -> Result<bool> {
-    std::io::stdout().write_all(out).map_err(Error::output)?;
-    Ok(true)
+fn print(out: &[u8]) -> Result<()> {
+    std::io::stdout().write_all(out).map_err(Error::output)
 }
 
 impl From<kseg_cleaner::Error> for Error {

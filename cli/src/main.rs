@@ -1,14 +1,18 @@
 //! `kseg`: look into, append to, and read Kafka's data directories.
 #![forbid(unsafe_code)]
+// Data goes out with its errors, everything else through `tell`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod append;
 mod cat;
 mod clean;
 mod compat;
+mod data_dir;
 mod dump;
 mod error;
 mod json;
 mod read;
+mod tell;
 mod time;
 mod topics;
 
@@ -17,6 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use error::Error;
+use tell::tell;
 
 /// Looks into, appends to, and reads Kafka's data directories.
 ///
@@ -55,7 +60,7 @@ fn main() -> ExitCode {
         Ok(true) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("kseg: {error}");
+            tell!("kseg: {error}");
             ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
         }
     }

@@ -4,21 +4,25 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use kseg_io_backends::StdBackend;
-use kseg_log::{LogConfig, LogDir, LogDirOptions, Topic};
-use std::sync::Arc;
+use kseg_format::Uuid;
+use kseg_log::{LogConfig, LogDir, LogDirOptions, Topic, TopicSurvey};
 
 use crate::append::key_values;
+use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
 use crate::json::Line;
+use crate::tell::tell;
 
 /// Creates, lists, describes, alters and deletes the topics of a data directory.
 ///
-/// For data directories that stand alone: their topics are kept in kseg-topics.json beside the checkpoints, which a
-/// broker ignores, for in a cluster the metadata log keeps them. Folders of partitions that a broker made are listed as
-/// topics too.
+/// For data directories that stand alone, which no broker runs: their topics are kept in kseg-topics.json beside the
+/// checkpoints, which a broker ignores, for in a cluster the metadata log keeps them. Folders of partitions that a broker
+/// made are listed as topics too; of their configuration nothing is known.
 ///
-/// The data directory is locked meanwhile, as for append.
+/// `list` and `describe` change nothing, take no lock, and may look at a directory that a broker has open. The others lock
+/// the data directory, as append does.
+///
+/// Exit code: 0 done, 1 something failed or could not be read (what could be is printed), 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TopicsArgs {
@@ -101,33 +105,18 @@ pub(crate) fn run(args: &TopicsArgs) -> Result<bool> {
     match &args.action {
         Action::Create { dir, topic, partitions, config } => {
             let config = key_values("--config", config)?;
-            let made = change(dir, true, |open| open.create_topic(topic, *partitions, config))?;
-            eprintln!("kseg: created topic {topic} with {} partitions, id {}", made.partitions, made.id);
+            let made = change(dir, Access::Make, |open| open.create_topic(topic, *partitions, config))?;
+            tell!("kseg: created topic {topic} with {} partitions, id {}", made.partitions, made.id);
         }
-        Action::List { dir, json } => {
-            let mut out = Vec::new();
-            for (name, topic) in change(dir, false, LogDir::topics)? {
-                if *json {
-                    Line::new(&mut out, "topic")
-                        .text("topic", &name)
-                        .text("id", &topic.id.to_string())
-                        .number("partitions", topic.partitions)
-                        .end();
-                } else {
-                    out.extend_from_slice(name.as_bytes());
-                    out.push(b'\n');
-                }
-            }
-            print(&out)?;
-        }
-        Action::Describe { dir, topic, all, json } => describe(dir, topic.as_deref(), *all, *json)?,
+        Action::List { dir, json } => return list(dir, *json),
+        Action::Describe { dir, topic, all, json } => return describe(dir, topic.as_deref(), *all, *json),
         Action::Alter { dir, topic, config, delete_config, partitions } => {
             let set = key_values("--config", config)?;
             if set.is_empty() && delete_config.is_empty() && partitions.is_none() {
                 let what = "alter: expected --config, --delete-config or --partitions".to_owned();
                 return Err(Error::Usage(what));
             }
-            let altered = change(dir, false, |open| {
+            let altered = change(dir, Access::Change, |open| {
                 let mut altered = open.alter_topic(topic, set, delete_config.iter().map(String::as_str))?;
                 if let Some(partitions) = partitions {
                     altered = open.add_partitions(topic, *partitions)?;
@@ -135,80 +124,96 @@ pub(crate) fn run(args: &TopicsArgs) -> Result<bool> {
                 Ok(altered)
             })?;
             let config: Vec<_> = altered.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            eprintln!("kseg: topic {topic}: {} partitions, {}", altered.partitions, or_defaults(&config));
+            tell!("kseg: topic {topic}: {} partitions, {}", altered.partitions, or_defaults(&config));
         }
         Action::Delete { dir, topic } => {
-            change(dir, false, |open| open.delete_topic(topic))?;
-            eprintln!("kseg: deleted topic {topic}");
+            change(dir, Access::Change, |open| open.delete_topic(topic))?;
+            tell!("kseg: deleted topic {topic}");
         }
     }
     Ok(true)
 }
 
-/// Opens the data directory, does `f`, and closes it in an orderly way, whatever came of it.
-fn change<T>(dir: &Path, make: bool, f: impl FnOnce(&LogDir) -> kseg_log::Result<T>) -> Result<T> {
-    if !make && !dir.is_dir() {
-        let found = if dir.exists() { "a file" } else { "nothing" };
-        return Err(Error::bad(dir, "a data directory", found));
-    }
+/// Changes the data directory by `f`.
+fn change<T>(dir: &Path, access: Access, f: impl FnOnce(&LogDir) -> kseg_log::Result<T>) -> Result<T> {
     // Nobody waits for folders to go: they go at once.
     let config = LogConfig { file_delete_delay_ms: 0, ..LogConfig::default() };
-    let options = LogDirOptions { config, ..LogDirOptions::new(Arc::new(StdBackend::new())) };
-    let open = LogDir::open(dir, options)?;
-    let done = f(&open);
-    let stopped = open.shutdown();
-    let value = done?;
-    stopped?;
-    Ok(value)
+    let options = LogDirOptions { config, ..LogDirOptions::new(access.backend()) };
+    data_dir::with(dir, access, options, |open| Ok(f(open)?))
 }
 
-fn describe(dir: &Path, topic: Option<&str>, all: bool, json: bool) -> Result<()> {
-    let topics = change(dir, false, |open| {
-        let found = open.topics()?;
-        found.into_iter().map(|(name, topic)| Ok((open.config_of(&name)?, name, topic))).collect()
-    });
-    let topics: Vec<(LogConfig, String, Topic)> = topics?;
+/// What is known of the topics of the data directory, which is only looked at. What could not be read is told.
+fn survey(dir: &Path) -> Result<TopicSurvey> {
+    let options = LogDirOptions::new(Access::Look.backend());
+    let found = data_dir::with(dir, Access::Look, options, |open| Ok(open.survey()?))?;
+    for (partition, error) in &found.failed {
+        tell!("kseg: {partition}: {error}");
+    }
+    Ok(found)
+}
+
+fn list(dir: &Path, json: bool) -> Result<bool> {
+    let found = survey(dir)?;
+    let mut out = Vec::new();
+    for (name, topic) in &found.topics {
+        if json {
+            let mut line = Line::new(&mut out, "topic");
+            id(line.text("topic", name), topic).number("partitions", topic.partitions).end();
+        } else {
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'\n');
+        }
+    }
+    print(&out)?;
+    Ok(found.failed.is_empty())
+}
+
+fn describe(dir: &Path, topic: Option<&str>, all: bool, json: bool) -> Result<bool> {
+    let found = survey(dir)?;
     if let Some(wanted) = topic
-        && !topics.iter().any(|(_, name, _)| name == wanted)
+        && !found.topics.contains_key(wanted)
     {
         return Err(Error::bad(dir, format!("a topic {wanted}"), "none of this name"));
     }
+    let asked = |name: &str| topic.is_none_or(|wanted| name == wanted);
     let mut out = Vec::new();
-    for (config, name, found) in
-        topics.iter().filter(|(_, name, _)| topic.is_none_or(|wanted| name == wanted))
-    {
-        let own = found.config.iter().map(|(key, value)| (key.clone(), value.clone()));
+    for (name, found) in found.topics.iter().filter(|(name, _)| asked(name)) {
         let config: Vec<(String, String)> = if all {
-            // The delay above is this command's, not the topic's.
-            let shown = LogConfig {
-                file_delete_delay_ms: found
-                    .log_config(&LogConfig::default())
-                    .map_or(config.file_delete_delay_ms, |config| config.file_delete_delay_ms),
-                ..config.clone()
-            };
-            shown.to_pairs().into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            let config = found.log_config(&LogConfig::default())?;
+            config.to_pairs().into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
         } else {
-            own.collect()
+            found.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
         };
         if json {
             let mut line = Line::new(&mut out, "topic");
-            line.text("topic", name).text("id", &found.id.to_string()).number("partitions", found.partitions);
+            id(line.text("topic", name), found).number("partitions", found.partitions);
             for (key, value) in &config {
                 line.text(&format!("config.{key}"), value);
             }
             line.end();
         } else {
             let config: Vec<_> = config.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let _ = writeln!(
-                out,
-                "{name}\tpartitions={}\tid={}\t{}",
-                found.partitions,
-                found.id,
-                or_defaults(&config)
+            let id = known_id(found).map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+            out.extend_from_slice(
+                format!("{name}\tpartitions={}\tid={id}\t{}\n", found.partitions, or_defaults(&config))
+                    .as_bytes(),
             );
         }
     }
-    print(&out)
+    print(&out)?;
+    Ok(!found.failed.iter().any(|(partition, _)| asked(&partition.topic)))
+}
+
+/// The topic's id, where an entry or a folder tells it.
+fn known_id(topic: &Topic) -> Option<Uuid> {
+    Some(topic.id).filter(|id| *id != Uuid::ZERO)
+}
+
+fn id<'l, 'o>(line: &'l mut Line<'o>, topic: &Topic) -> &'l mut Line<'o> {
+    match known_id(topic) {
+        Some(id) => line.text("id", &id.to_string()),
+        None => line.maybe("id", None::<i64>),
+    }
 }
 
 fn or_defaults(config: &[String]) -> String {
@@ -216,8 +221,5 @@ fn or_defaults(config: &[String]) -> String {
 }
 
 fn print(out: &[u8]) -> Result<()> {
-    std::io::stdout().write_all(out).map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Error::OutputClosed,
-        _ => Error::Output(error),
-    })
+    std::io::stdout().write_all(out).map_err(Error::output)
 }

@@ -18,7 +18,9 @@ use kseg_log::{
     WriterOptions, check_topic_name, parse_dir_name,
 };
 
+use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
+use crate::tell::tell;
 use input::{Input, Wait};
 use line::Fields;
 use progress::Progress;
@@ -115,29 +117,41 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let clock = options.clock.clone();
     // First the input: nothing is made for a file that is not there.
     let mut input = Input::open(args.input.as_deref())?;
+    let stop = Stop::listen().map_err(|error| Error::io(&data_dir, "listen for signals", error))?;
     let dir = LogDir::open(&data_dir, options)?;
-    let config = dir.config_of(&partition.topic)?.with_pairs(pairs(args)?);
-    let config = config.map_err(|error| Error::Usage(format!("--set: {error}")))?;
-    let log = dir.get_or_create(&partition, Some(config))?;
+    data_dir::tell_damage(&dir, Access::Change);
+    let log = match open_log(args, &dir, &partition) {
+        Ok(log) => log,
+        Err(error) => {
+            // The directory is left as it was found.
+            return data_dir::ended(Err(error), data_dir::close(dir));
+        }
+    };
     tell_recovery(args, &log);
     let first = log.log_end_offset();
     let mut totals = Totals::new(first);
     let begun = Instant::now();
-    let stop = Stop::listen().map_err(|error| Error::io(&data_dir, "listen for signals", error))?;
     let done = append_all(args, &mut input, &log, &*clock, &stop, &mut totals);
     // Whatever happened, what is in the log is closed in an orderly way if it can be.
     let next = log.log_end_offset();
     drop(log);
-    let closed = close(dir);
+    let closed = data_dir::close(dir);
     if !args.quiet {
         let appended = next.get().saturating_sub(first.get());
-        eprintln!("{partition}: {}", summary(appended, first.get(), next.get(), &totals, begun.elapsed()));
+        tell!("{partition}: {}", summary(appended, first.get(), next.get(), &totals, begun.elapsed()));
     }
-    done.and(closed)?;
+    data_dir::ended(done, closed)?;
     if let Some(signal) = stop.asked() {
         std::process::exit(128 + signal);
     }
     Ok(true)
+}
+
+/// The partition's log, with the configuration of this run.
+fn open_log(args: &AppendArgs, dir: &LogDir, partition: &TopicPartition) -> Result<Arc<Log>> {
+    let config = dir.config_of(&partition.topic)?.with_pairs(pairs(args)?);
+    let config = config.map_err(|error| Error::Usage(format!("--set: {error}")))?;
+    Ok(dir.get_or_create(partition, Some(config))?)
 }
 
 /// The data directory and the partition that a folder's path means.
@@ -174,9 +188,9 @@ fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
     let spec: BackendSpec = args.backend.parse().map_err(refused)?;
     let opened = spec.open_in(&args.dir).map_err(refused)?;
     if opened.got != spec && !args.quiet {
-        eprintln!("kseg: backend {spec} is {}", opened.got);
+        tell!("kseg: backend {spec} is {}", opened.got);
         for (_, error) in &opened.passed_over {
-            eprintln!("kseg: not {error}");
+            tell!("kseg: not {error}");
         }
     }
     let backend = opened.backend;
@@ -208,7 +222,7 @@ fn tell_recovery(args: &AppendArgs, log: &Log) {
         return;
     }
     for line in log.load_report().to_string().lines() {
-        eprintln!("kseg: {line}");
+        tell!("kseg: {line}");
     }
 }
 
@@ -278,14 +292,6 @@ fn append_all(
     let flushed = totals.sent(&name, flushed, &writer);
     progress.finish();
     done.and(flushed)
-}
-
-fn close(dir: LogDir) -> Result<()> {
-    let report = dir.shutdown()?;
-    match report.failed.into_iter().next() {
-        Some((_, error)) => Err(Error::from(error)),
-        None => Ok(()),
-    }
 }
 
 /// What was done, in a line.

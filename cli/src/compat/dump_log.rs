@@ -10,21 +10,19 @@ use std::process::ExitCode;
 use super::abort::Abort;
 use super::options::{self, Options, Parsed};
 use super::{indexes, java, records};
+use crate::tell::{say, tell};
 
 /// Runs the tool. Exit code 0 also where mismatches were found, as the original has it; 1 for everything else.
 pub(super) fn run(args: &[OsString]) -> ExitCode {
     let options = match options::parse(args) {
         Ok(Parsed::Run(options)) => options,
-        Ok(Parsed::Version) => {
-            println!("4.3.1");
-            return ExitCode::SUCCESS;
-        }
+        Ok(Parsed::Version) => return print_version(),
         Ok(Parsed::Usage { why }) => {
-            eprint!("{why}\n{}", options::usage());
+            say(format_args!("{why}\n{}", options::usage()));
             return ExitCode::FAILURE;
         }
         Err(abort) => {
-            eprintln!("{abort}");
+            tell!("{abort}");
             return ExitCode::FAILURE;
         }
     };
@@ -35,12 +33,22 @@ pub(super) fn run(args: &[OsString]) -> ExitCode {
     let flushed = out.flush();
     match done.and_then(|complete| flushed.map(|()| complete).map_err(Abort::from)) {
         Ok(complete) => {
-            eprint!("{}", findings.report());
+            say(findings.report());
             if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(Abort::Pipe) => ExitCode::SUCCESS,
         Err(abort) => {
-            eprintln!("{abort}");
+            tell!("{abort}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_version() -> ExitCode {
+    match writeln!(io::stdout(), "4.3.1").map_err(Abort::from) {
+        Ok(()) | Err(Abort::Pipe) => ExitCode::SUCCESS,
+        Err(abort) => {
+            tell!("{abort}");
             ExitCode::FAILURE
         }
     }
@@ -59,12 +67,12 @@ fn dump_files(options: &Options, out: &mut impl Write, findings: &mut Findings) 
             ".timeindex" => indexes::dump_times(&file, options, out, findings)?,
             suffix @ (".snapshot" | ".txnindex" | ".checkpoint") => {
                 out.flush()?;
-                eprintln!("kseg: {file}: {suffix} files are not supported");
+                tell!("kseg: {file}: {suffix} files are not supported");
                 complete = false;
             }
             _ => {
                 out.flush()?;
-                eprintln!("Ignoring unknown file {file}");
+                tell!("Ignoring unknown file {file}");
             }
         }
     }

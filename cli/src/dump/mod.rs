@@ -12,6 +12,7 @@ use kseg_format::Offset;
 use kseg_segment::{FileKind, Suffix, parse_file_name};
 
 use crate::error::{Error, Result};
+use crate::tell::tell;
 use report::Report;
 
 /// Shows .log, .index and .timeindex files, and names what is wrong in them.
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<bool> {
             Err(error) => {
                 // What was printed of this file comes first.
                 report.send()?;
-                eprintln!("kseg: {error}");
+                tell!("kseg: {error}");
                 good = false;
             }
         }

@@ -258,7 +258,7 @@ impl Cursor {
     /// The first offset there is: that of the first segment, or what the data directory's checkpoint says.
     fn earliest(&self) -> Result<Offset> {
         let base = self.partition.segments()?.first().map_or(Offset::ZERO, |segment| segment.base);
-        Ok(self.partition.log_start_checkpoint().map_or(base, |start| start.max(base)))
+        Ok(self.partition.log_start_checkpoint()?.map_or(base, |start| start.max(base)))
     }
 
     /// The offset of the next record to be appended.

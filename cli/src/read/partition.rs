@@ -9,7 +9,12 @@ use kseg_format::parse_offsets;
 use kseg_log::parse_dir_name;
 use kseg_segment::{FileKind, Suffix, parse_file_name};
 
+use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
+use crate::tell::tell;
+
+/// The checkpoint of log start offsets in a data directory.
+const LOG_STARTS: &str = "log-start-offset-checkpoint";
 
 /// A partition's directory, of which nothing is kept but the path.
 #[derive(Debug)]
@@ -49,6 +54,9 @@ impl Partition {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 return Err(Error::bad(&self.dir, "a partition folder", "a file"));
             }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::bad(&self.dir, "a partition folder", "nothing: it does not exist"));
+            }
             Err(error) => return Err(Error::io(&self.dir, "list", error)),
         };
         let mut segments = Vec::new();
@@ -64,11 +72,35 @@ impl Partition {
         Ok(segments)
     }
 
-    /// The log start offset in the data directory's checkpoint, if it has one for this partition.
-    pub(crate) fn log_start_checkpoint(&self) -> Option<Offset> {
-        let dir = fs::canonicalize(&self.dir).ok()?;
-        let (partition, _) = parse_dir_name(dir.file_name()?.to_str()?).ok()?;
-        let bytes = fs::read(dir.parent()?.join("log-start-offset-checkpoint")).ok()?;
-        parse_offsets(&bytes).ok()?.get(&partition).copied()
+    /// The log start offset in the data directory's checkpoint, if it has one for this partition. A checkpoint that cannot
+    /// be read is told, and taken for one without entries.
+    pub(crate) fn log_start_checkpoint(&self) -> Result<Option<Offset>> {
+        let dir = fs::canonicalize(&self.dir).map_err(|error| Error::io(&self.dir, "resolve", error))?;
+        let name = dir.file_name().and_then(|name| name.to_str()).map(parse_dir_name);
+        // A folder of another name, as a copy has, is no data directory's.
+        let (Some(Ok((partition, _))), Some(whole)) = (name, dir.parent()) else { return Ok(None) };
+        // The path as the user gave it, so that messages name it so.
+        let given = self.dir.parent().filter(|_| self.dir.file_name().is_some());
+        let parent = match given {
+            Some(given) if !given.as_os_str().is_empty() => given,
+            Some(_) => Path::new("."),
+            None => whole,
+        };
+        let path = parent.join(LOG_STARTS);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                tell!("kseg: {}: taken for one without entries", Error::io(&path, "read", error));
+                return Ok(None);
+            }
+        };
+        match parse_offsets(&bytes) {
+            Ok(offsets) => Ok(offsets.get(&partition).copied()),
+            Err(damage) => {
+                data_dir::tell_damaged(&damage.in_file(path), Access::Look);
+                Ok(None)
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+//! Compaction of a data directory.
+
+use std::path::Path;
 
 use kseg_log::{LogDir, LogDirOptions, TopicPartition};
 
@@ -41,21 +41,6 @@ fn status_says_why_and_run_cleans() {
     let status = text(good(at, &["clean", "status", "data", "--json"], b""));
     assert!(status.contains("\"next\":\"clean: nothing has been sealed"), "{status}");
     assert!(text(good(at, &["clean", "run", "data", "--write", "--json"], b"")).is_empty());
-}
-
-/// Names, contents and times of all files below a folder.
-fn all(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(all(&path));
-        } else {
-            let modified = path.metadata().and_then(|m| m.modified()).expect("a time");
-            found.insert(path.clone(), (std::fs::read(&path).expect("a file"), modified));
-        }
-    }
-    found
 }
 
 /// Neither after an orderly stop, nor after a crash with a torn batch at the end, nor beside whoever has the directory open.
@@ -100,4 +85,75 @@ fn a_partition_that_cannot_be_cleaned_is_named() {
     assert!(told.contains("t-0") && told.contains("00000000000000000000.log"), "{told}");
     let none = bad(at, &["clean", "status", "data", "u-0"], 1);
     assert!(none.contains("u-0"), "{none}");
+}
+
+/// Without partitions named, a policy from the command line would be in force for topics that are to be kept whole.
+#[test]
+fn a_policy_by_hand_takes_partitions() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    good(at, &["append", "data/kept-0", "--format", "key-value", "--quiet"], b"key\tone\nkey\ttwo\n");
+    let before = all(&at.join("data"));
+    let by_hand = ["--write", "--roll", "--all", "--set", "cleanup.policy=compact"];
+    let refused = bad(at, &[&["clean", "run", "data"], &by_hand[..]].concat(), 2);
+    assert!(refused.contains("expected partitions to clean"), "{refused}");
+    assert!(all(&at.join("data")) == before);
+    let done = text(good(at, &[&["clean", "run", "data", "t-0"], &by_hand[..]].concat(), b""));
+    assert!(done.contains("cleaned log t-0") && !done.contains("kept-0"), "{done}");
+    assert_eq!(text(good(at, &["cat", "data/kept-0"], b"")), "one\ntwo\n");
+    // Other settings are a matter of the run.
+    good(at, &["clean", "run", "data", "--write", "--set", "min.cleanable.dirty.ratio=0.1"], b"");
+}
+
+#[test]
+fn status_says_where_no_configuration_is_known() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["append", "data/t-0", "--format", "key-value", "--quiet"], b"key\tone\n");
+    let look = |args: &[&str]| {
+        let output = kseg_in(at, args, b"");
+        assert!(output.status.success());
+        (text(output.stdout), text(output.stderr))
+    };
+    let (status, told) = look(&["clean", "status", "data"]);
+    assert!(status.contains("nothing is known here of its configuration"), "{status}");
+    assert!(told.contains("no kseg-topics.json") && told.contains("metadata log"), "{told}");
+    let (status, told) = look(&["clean", "status", "data", "--set", "cleanup.policy=delete"]);
+    assert!(status.contains("cleanup.policy has no compact") && !status.contains("known here"), "{status}");
+    assert!(told.contains("no kseg-topics.json"), "{told}");
+    good(at, &["topics", "alter", "data", "t", "--config", "cleanup.policy=delete"], b"");
+    let (status, told) = look(&["clean", "status", "data"]);
+    assert!(status.contains("\n  not compacted: cleanup.policy has no compact"), "{status}");
+    assert_eq!(told, "");
+}
+
+/// What a plan shows is what a run with the same options would do.
+#[test]
+fn a_plan_is_of_the_logs_that_a_run_would_clean() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    good(at, &["topics", "alter", "data", "t", "--config", "min.cleanable.dirty.ratio=1"], b"");
+    good(at, &["append", "data/kept-0", "--quiet"], b"one\n");
+    let plan = text(good(at, &["clean", "plan", "data", "--roll"], b""));
+    assert!(plan.contains("t-0: not dirty enough") && plan.contains("kept-0: not compacted"), "{plan}");
+    let plan = text(good(at, &["clean", "plan", "data", "--roll", "--all"], b""));
+    assert!(plan.contains("t-0: dirty 0 to 40") && plan.contains("kept-0: not compacted"), "{plan}");
+    assert_eq!(text(good(at, &["clean", "run", "data", "--write", "--roll"], b"")), "");
+    let told = bad(at, &["clean", "status", "data", "--all"], 2);
+    assert!(told.contains("--all"), "{told}");
+}
+
+/// The log start divides the only segment: it counts as clean and as dirty, and is told so.
+#[test]
+fn status_tells_clean_and_dirty_bytes_apart() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    std::fs::write(at.join("data/log-start-offset-checkpoint"), "0\n1\nt 0 24\n").expect("a log start");
+    let size = segments(&at.join("data/t-0"))[0].metadata().expect("a log").len();
+    let status = text(good(at, &["clean", "status", "data", "--roll"], b""));
+    let expected = format!("ratio 0.500  dirty {size} bytes, clean {size} bytes, dirty offsets 24 to 40");
+    assert!(status.contains(&expected), "{status}");
 }

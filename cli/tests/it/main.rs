@@ -2,7 +2,9 @@
 
 mod bad_input;
 mod clean;
+mod closed;
 mod compat;
+mod data_dir;
 mod dump;
 mod follow;
 mod round_trip;

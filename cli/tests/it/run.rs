@@ -1,7 +1,11 @@
 //! Runs the built program.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
@@ -62,6 +66,69 @@ pub(crate) fn lines(count: usize) -> Vec<Vec<u8>> {
 /// The lines as a file has them.
 pub(crate) fn joined(lines: &[Vec<u8>]) -> Vec<u8> {
     lines.iter().flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
+}
+
+/// A file's content, none of a folder, and the seconds and nanoseconds of its last change.
+type Found = (Option<Vec<u8>>, (i64, i64));
+
+/// Names, contents and times of everything below a folder, itself included.
+pub(crate) fn all(folder: &Path) -> BTreeMap<PathBuf, Found> {
+    let metadata = fs::metadata(folder).expect("a folder");
+    let time = |metadata: fs::Metadata| (metadata.mtime(), metadata.mtime_nsec());
+    let mut found = BTreeMap::from([(folder.to_path_buf(), (None, time(metadata)))]);
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(all(&path));
+        } else {
+            let (bytes, metadata) = (fs::read(&path).expect("a file"), path.metadata().expect("a file"));
+            found.insert(path, (Some(bytes), time(metadata)));
+        }
+    }
+    found
+}
+
+/// The program in the hands of a user whom permissions bind, who owns all that is in `dir`.
+pub(crate) struct Bound {
+    program: PathBuf,
+    dir: PathBuf,
+    root: bool,
+}
+
+/// Whom nothing belongs to, on every Linux.
+const NOBODY: u32 = 65534;
+
+impl Bound {
+    pub(crate) fn new(dir: &Path) -> Bound {
+        let program = dir.join("kseg-program");
+        fs::copy(env!("CARGO_BIN_EXE_kseg"), &program).expect("a copy of the program");
+        let root = program.metadata().expect("the program").uid() == 0;
+        let bound = Bound { program, dir: dir.to_owned(), root };
+        bound.permit(dir, 0o755);
+        bound.own(dir);
+        bound
+    }
+
+    fn own(&self, path: &Path) {
+        if self.root {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("a new owner");
+        }
+        if path.is_dir() {
+            fs::read_dir(path).expect("a folder").for_each(|e| self.own(&e.expect("an entry").path()));
+        }
+    }
+
+    pub(crate) fn permit(&self, path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(&self.program);
+        if self.root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.args(args).current_dir(&self.dir).stdin(Stdio::null()).output().expect("kseg ends")
+    }
 }
 
 /// The log files in a partition's folder, ascending.
