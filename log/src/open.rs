@@ -190,8 +190,10 @@ impl Log {
     /// Opens the log in `dir`, whose name is `topic-partition`; makes the directory and an empty log where there is
     /// none.
     ///
-    /// One process at a time may have a log open. A lone log takes no lock; [`LogDir`](crate::LogDir) does for all that
-    /// are in it. What was cut or moved is in [`load_report`](Log::load_report).
+    /// One value at a time may have a log open, in this process as in others, and nothing here sees to that: a lone log takes
+    /// no lock, and two that are open at once write over each other's records, also over those that were acknowledged as
+    /// durable. Share one behind an [`Arc`], or open it through its [`LogDir`](crate::LogDir), which locks the directory for all
+    /// logs that are in it and gives every caller the same one. What was cut or moved is in [`load_report`](Log::load_report).
     ///
     /// # Errors
     /// [`Error::DirName`], [`Error::NotADirectory`]; [`Error::Config`]; [`Error::Checkpoint`] for a malformed epoch
