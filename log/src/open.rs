@@ -358,6 +358,8 @@ impl Loading<'_> {
             };
             match parse_file_name(name) {
                 Some(parsed) => files.push((name.to_string(), parsed, entry.len)),
+                // The epochs are in the file that it was to replace.
+                None if name.strip_suffix(".tmp") == Some(EPOCH_FILE) => self.remove(name)?,
                 None if is_kept_beside(name) || parse_list_name(name).is_some() => {}
                 None => unknown.push(self.path(name)),
             }
