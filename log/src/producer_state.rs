@@ -114,9 +114,9 @@ impl ProducerState {
         entries
     }
 
-    /// Whether no producer is known.
+    /// Whether no producer is known, and no transaction that has ended waits for the high watermark.
     pub fn is_empty(&self) -> bool {
-        self.producers.is_empty()
+        self.producers.is_empty() && self.completed.is_empty()
     }
 
     /// Takes over an append whose batches are in the log: producers and started transactions. Returns the transactions

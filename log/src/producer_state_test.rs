@@ -356,6 +356,19 @@ fn log_edge_287_expiry_is_at_the_limit() {
 }
 
 #[test]
+fn a_transaction_that_waits_for_the_high_watermark_is_something_to_lose() {
+    let mut state = ProducerState::new(200, 900_000);
+    assert!(state.is_empty());
+    state.append(CLIENT, TestBatch { timestamp: 1000, ..in_transaction(1, 0, 0, 0) }).unwrap();
+    state.end(1, 0, true, 1).unwrap();
+    assert_eq!((state.expire(1_000_000), state.producers().len(), state.is_empty()), (1, 0, false));
+    state.watermark(1);
+    assert!(!state.is_empty());
+    state.watermark(2);
+    assert!(state.is_empty());
+}
+
+#[test]
 fn format_edge_112_and_209_a_control_batch_without_records() {
     let mut state = ProducerState::for_tests();
     for _ in 0..2 {

@@ -29,6 +29,7 @@ pub(crate) const HELD: &[&str] = &[
     "codec-zstd",
     "epochs",
     "epochs-refused",
+    "expired-truncate",
     "idempotence",
     "idempotence-wrap",
     "legacy-v0",
