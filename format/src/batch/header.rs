@@ -414,3 +414,30 @@ pub(crate) fn i64_at(bytes: &[u8], at: usize) -> i64 {
 pub(crate) fn put_at<const N: usize>(bytes: &mut [u8], at: usize, raw: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&raw);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usual_header_fits_the_limit_and_its_batch_32_bits() {
+        let mut bytes = [0; RECORDS];
+        bytes[MAGIC] = 2;
+        let most = i32::MAX - LOG_OVERHEAD as i32;
+        for (size, limit, taken) in [
+            (49, 49, true),
+            (49, i32::MAX, true),
+            (48, i32::MAX, false),
+            (-1, i32::MAX, false),
+            (50, 49, false),
+            (most, i32::MAX, true),
+            (most + 1, i32::MAX, false),
+        ] {
+            put_at(&mut bytes, LENGTH, i32::to_be_bytes(size));
+            let header = BatchHeader::usual(&bytes, limit);
+            let expected = if taken { BatchHeader::read(&bytes).ok() } else { None };
+            assert_eq!(header, expected, "{size} {limit}");
+            assert_eq!(header.is_some(), taken, "{size} {limit}");
+        }
+    }
+}
