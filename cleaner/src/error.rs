@@ -66,6 +66,11 @@ pub enum Error {
         /// What it is.
         found: String,
     },
+    /// Work on this log ended by a panic: a fault of the program. What it was has gone to standard error.
+    Panicked {
+        /// The partition.
+        partition: TopicPartition,
+    },
     /// A partition is not in a state that allows what was asked for.
     State {
         /// The partition.
@@ -91,6 +96,7 @@ impl Error {
             Error::Range { .. } => "IllegalArgumentException",
             Error::Config { .. } => "ConfigException",
             Error::State { .. } | Error::Thread { .. } => "IllegalStateException",
+            Error::Panicked { .. } => "RuntimeException",
         }
     }
 
@@ -143,6 +149,7 @@ impl fmt::Display for Error {
             Error::Config { name, expected, found } => {
                 write!(f, "{name}: expected {expected}, found {found}")
             }
+            Error::Panicked { partition } => write!(f, "{partition}: cleaning it ended by a panic"),
             Error::State { partition, expected, found } => {
                 write!(f, "{partition}: expected {expected}, found {found}")
             }

@@ -74,6 +74,9 @@ mod writes;
 pub use dirty::{FirstDirty, LogFacts, Reset, Rules, Sections, SegmentFacts};
 pub use error::{Error, Result};
 pub use grouping::{GroupFacts, GroupLimits, group};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use manager::model::ModelThreads;
 pub use manager::{Manager, ManagerOptions, Pass, Threads, Totals};
 pub use offset_map::{MapFull, OffsetMap, SLOT_BYTES};
 pub use options::{CleanerOptions, NullKey};

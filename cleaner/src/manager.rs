@@ -7,7 +7,7 @@
 
 mod hold;
 #[cfg(loom)]
-mod model;
+pub(crate) mod model;
 mod told;
 mod work;
 
@@ -30,7 +30,7 @@ use crate::select::{Selection, select};
 use crate::states::{PartitionState, States};
 use crate::stats::RoundStats;
 use crate::status::{Next, Status, Uncleanable};
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::throttle::Throttle;
 pub use work::{Pass, Threads, Totals};
 
@@ -93,7 +93,6 @@ pub struct Manager {
     changed: Condvar,
     throttle: Throttle,
     backpressure: Backpressure,
-    stopping: AtomicBool,
     /// Threads that ended by a panic.
     dead: AtomicU64,
 }
@@ -108,6 +107,7 @@ struct Shared {
     rounds: HashMap<TopicPartition, (Offset, RoundStats)>,
     totals: Totals,
     last_selection: Option<Selection>,
+    last_trouble: Option<(TopicPartition, Uncleanable)>,
     last_run_ms: i64,
 }
 
@@ -152,10 +152,10 @@ impl Manager {
                 rounds: HashMap::new(),
                 totals: Totals::default(),
                 last_selection: None,
+                last_trouble: None,
                 last_run_ms: now_ms,
             }),
             changed: Condvar::new(),
-            stopping: AtomicBool::new(false),
             dead: AtomicU64::new(0),
         }))
     }
@@ -250,6 +250,12 @@ impl Manager {
         self.shared.lock().marks.remove(partition).is_some()
     }
 
+    /// What last went wrong, and with which partition, whether or not that is left alone still; `None` where nothing did since the
+    /// manager began. How often something did is in [`totals`](Self::totals).
+    pub fn last_trouble(&self) -> Option<(TopicPartition, Uncleanable)> {
+        self.shared.lock().last_trouble.clone()
+    }
+
     /// What selection last saw; `None` before it first looked, and where nothing was there to see.
     pub fn last_selection(&self) -> Option<Selection> {
         self.shared.lock().last_selection
@@ -279,8 +285,8 @@ impl Manager {
     }
 
     /// Chooses the dirtiest log that is worth cleaning, and takes it. Checkpoints that do not fit their logs are corrected,
-    /// also of logs that are not chosen.
-    pub(crate) fn select(&self) -> Result<Option<Job>> {
+    /// also of logs that are not chosen. One that cannot be looked at is left alone and put into `failed`; the others count.
+    fn select(&self, failed: &mut Vec<(TopicPartition, Error)>) -> Option<Job> {
         let now_ms = self.clock.now_ms();
         let mut shared = self.shared.lock();
         shared.last_run_ms = now_ms;
@@ -299,6 +305,7 @@ impl Manager {
                 Ok(sections) => sections,
                 Err(error) => {
                     self.mark(&mut shared, &partition, &error);
+                    failed.push((partition, error));
                     continue;
                 }
             };
@@ -312,11 +319,12 @@ impl Manager {
         }
         let selection = select(seen.iter().map(|(sections, rules)| (sections, rules)));
         shared.last_selection = Some(selection);
-        let Some(job) = selection.chosen.map(|n| jobs.swap_remove(n)) else { return Ok(None) };
+        let job = jobs.swap_remove(selection.chosen?);
         shared.states.begin(&job.partition);
-        Ok(Some(job))
+        Some(job)
     }
 
+    /// Leaves a partition alone, and remembers why.
     fn mark(&self, shared: &mut MutexGuard<'_, Shared>, partition: &TopicPartition, error: &Error) {
         let now_ms = self.clock.now_ms();
         let failures = shared.marks.get(partition).map_or(0, |mark| mark.failures).saturating_add(1);
@@ -332,6 +340,8 @@ impl Manager {
             failures,
             retry_ms,
         };
+        shared.totals.troubles += 1;
+        shared.last_trouble = Some((partition.clone(), mark.clone()));
         shared.marks.insert(partition.clone(), mark);
     }
 }

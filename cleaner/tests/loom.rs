@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kseg_cleaner::{Manager, ManagerOptions, PartitionState};
+use kseg_cleaner::{Manager, ManagerOptions, ModelThreads, PartitionState};
 use kseg_format::Offset;
 use kseg_io_backends::Backend;
 use kseg_log::{Compaction, Log, LogConfig, ManualClock, ManualScheduler, OpenOptions, TopicPartition};
@@ -169,12 +169,12 @@ fn a_partition_that_leaves_is_cleaned_no_more() {
 #[test]
 fn a_stop_wakes_whoever_backs_off() {
     model(|| {
-        let manager = manager();
+        let (manager, threads) = (manager(), Arc::new(ModelThreads::new()));
         let waiting = thread::spawn({
-            let manager = manager.clone();
-            move || manager.model_back_off()
+            let (manager, threads) = (manager.clone(), threads.clone());
+            move || manager.model_back_off(&threads)
         });
-        manager.model_stop();
+        manager.model_stop(&threads);
         waiting.join().expect("no panic");
     });
 }

@@ -163,6 +163,8 @@ struct Work<'a> {
 struct Open<'a> {
     args: &'a Common,
     options: CleanerOptions,
+    /// Logs that are not dirty enough count too.
+    all: bool,
     manager: Arc<Manager>,
     logs: Vec<Arc<Log>>,
     /// Topics whose configuration is known.
@@ -199,7 +201,8 @@ impl Work<'_> {
             let survey = dir.survey()?;
             let configured = survey.topics.into_iter().filter(|(_, topic)| !topic.config.is_empty());
             let configured = configured.map(|(name, _)| name).collect();
-            let done = work(&Open { args: self.common, options: cleaner, manager, logs, configured })?;
+            let all = self.cleaning.is_some_and(|cleaning| cleaning.all);
+            let done = work(&Open { args: self.common, options: cleaner, all, manager, logs, configured })?;
             Ok(done && good)
         })
     }
@@ -364,8 +367,14 @@ impl Open<'_> {
         let mut out = Vec::new();
         let mut cleaner = Cleaner::new(self.options.clone())?;
         let mut good = true;
+        // Who asks for one of these, or for all, takes it for cleaned otherwise.
+        if self.all || !self.args.partitions.is_empty() {
+            for status in self.asked().iter().filter(|status| status.next == Next::NotCompacted) {
+                tell!("kseg: {}: {}", status.partition, self.next(status));
+            }
+        }
         loop {
-            let pass = self.manager.pass(&mut cleaner)?;
+            let pass = self.manager.pass(&mut cleaner);
             if let Some((partition, first, round)) = &pass.cleaned {
                 let end = round.end.unwrap_or(*first);
                 if self.args.json {
@@ -386,10 +395,11 @@ impl Open<'_> {
                     let _ = writeln!(out, "{}", report.to_string().trim_start());
                 }
             }
-            if let Some((partition, error)) = &pass.failed {
+            for (partition, error) in &pass.failed {
                 tell!("kseg: {partition}: {error}");
                 good = false;
-            } else if !pass.did_something() {
+            }
+            if pass.failed.is_empty() && !pass.did_something() {
                 break;
             }
         }

@@ -9,6 +9,30 @@ use super::Manager;
 use crate::error::{Error, Result};
 use crate::states::PartitionState;
 
+/// A pause, which ends with this even where what is done in it panics.
+struct Held<'m> {
+    manager: &'m Manager,
+    partition: &'m TopicPartition,
+    resumed: bool,
+}
+
+impl Held<'_> {
+    fn resume(mut self) -> Result<()> {
+        self.resumed = true;
+        self.manager.resume(self.partition)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.resumed
+            && let Err(error) = self.manager.resume(self.partition)
+        {
+            self.manager.mark(&mut self.manager.shared.lock(), self.partition, &error);
+        }
+    }
+}
+
 impl Manager {
     /// Pauses a partition, and waits for a round that is under way to end; it ends at its next read. Pauses count: cleaning
     /// is possible again after as many calls of [`resume`](Self::resume).
@@ -47,8 +71,9 @@ impl Manager {
     /// Those of `f`.
     pub fn while_paused<T>(&self, partition: &TopicPartition, f: impl FnOnce() -> Result<T>) -> Result<T> {
         self.abort_and_pause(partition);
+        let held = Held { manager: self, partition, resumed: false };
         let done = f();
-        self.resume(partition)?;
+        held.resume()?;
         done
     }
 

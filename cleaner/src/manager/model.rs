@@ -4,8 +4,23 @@ use kseg_format::Offset;
 use kseg_log::TopicPartition;
 
 use super::Manager;
+use super::work::Stop;
 use crate::error::Result;
 use crate::states::Ended;
+
+/// What one set of threads is stopped by.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ModelThreads(Stop);
+
+#[doc(hidden)]
+impl ModelThreads {
+    /// Threads that nobody has told to stop.
+    #[allow(clippy::new_without_default, reason = "a model says what it makes")]
+    pub fn new() -> Self {
+        ModelThreads(Stop::new())
+    }
+}
 
 #[doc(hidden)]
 impl Manager {
@@ -28,12 +43,12 @@ impl Manager {
     }
 
     /// What a thread does when there was nothing to do.
-    pub fn model_back_off(&self) {
-        self.back_off();
+    pub fn model_back_off(&self, threads: &ModelThreads) {
+        self.back_off(&threads.0);
     }
 
     /// What ends threads.
-    pub fn model_stop(&self) {
-        self.tell_to_stop();
+    pub fn model_stop(&self, threads: &ModelThreads) {
+        self.tell_to_stop(&threads.0);
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::round::{Cleaner, Dirty, Pace, Round};
 use crate::states::Ended;
 use crate::stats::RoundStats;
-use crate::sync::{JoinHandle, Ordering, panicking, sleep, spawn};
+use crate::sync::{AtomicBool, JoinHandle, Ordering, panicking, sleep, spawn};
 
 /// Sums over rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -37,6 +37,9 @@ pub struct Totals {
     pub yielded: Duration,
     /// Threads that ended by a panic.
     pub dead_threads: u64,
+    /// Errors of any kind: of selection, of rounds, of checkpoints, of retention. The last one is
+    /// [`last_trouble`](Manager::last_trouble).
+    pub troubles: u64,
 }
 
 /// What one pass of a thread did.
@@ -47,8 +50,9 @@ pub struct Pass {
     pub cleaned: Option<(TopicPartition, Offset, Round)>,
     /// The log whose round was told to stop.
     pub aborted: Option<TopicPartition>,
-    /// The log whose round failed, and the error. It is left alone from now on.
-    pub failed: Option<(TopicPartition, Error)>,
+    /// Each log with which something failed, and the error: a look at it, its round, its checkpoint, its retention. It is left
+    /// alone from now on.
+    pub failed: Vec<(TopicPartition, Error)>,
     /// Segments removed by retention.
     pub deleted: usize,
 }
@@ -60,17 +64,73 @@ impl Pass {
     }
 }
 
+/// What tells some threads, and nobody else, to end.
+#[derive(Debug)]
+pub(super) struct Stop(AtomicBool);
+
+impl Stop {
+    pub(super) fn new() -> Stop {
+        Stop(AtomicBool::new(false))
+    }
+
+    fn told(&self) -> bool {
+        // Pairs with the Release of `tell_to_stop`.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Work that was begun on a partition, which ends with this even where it panics: nobody waits for it for ever.
+struct Taken<'m> {
+    manager: &'m Manager,
+    partition: TopicPartition,
+    /// A round, not a deletion of old segments.
+    round: bool,
+    ended: bool,
+}
+
+impl<'m> Taken<'m> {
+    fn new(manager: &'m Manager, partition: TopicPartition, round: bool) -> Self {
+        Taken { manager, partition, round, ended: false }
+    }
+
+    fn cleaned(mut self, end: Option<Offset>) -> Result<Ended> {
+        self.ended = true;
+        self.manager.done_cleaning(&self.partition, end)
+    }
+
+    fn deleted(mut self) -> Result<Ended> {
+        self.ended = true;
+        self.manager.done_deleting(&self.partition)
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let partition = &self.partition;
+        let mut shared = self.manager.shared.lock();
+        shared.totals.failed += u64::from(self.round);
+        let ended = shared.states.done(partition);
+        let error = ended.err().unwrap_or_else(|| Error::Panicked { partition: partition.clone() });
+        self.manager.mark(&mut shared, partition, &error);
+        drop(shared);
+        self.manager.changed.notify_all();
+    }
+}
+
 /// Stops and slows one round.
 struct Watched<'m> {
     manager: &'m Manager,
+    stop: &'m Stop,
     partition: &'m TopicPartition,
     log: &'m Log,
 }
 
 impl Pace for Watched<'_> {
     fn check(&self) -> Result<()> {
-        // Pairs with the Release of `stop`.
-        if self.manager.stopping.load(Ordering::Acquire) {
+        if self.stop.told() {
             return Err(Error::ShuttingDown);
         }
         self.manager.shared.lock().states.check(self.partition)
@@ -91,54 +151,66 @@ impl Pace for Watched<'_> {
 
 impl Manager {
     /// Cleans the dirtiest log, if one is worth it, then lets retention pass over all compacted logs that nobody has.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where a checkpoint cannot be read or written. What goes wrong with one log is in the result.
-    pub fn pass(&self, cleaner: &mut Cleaner) -> Result<Pass> {
-        let mut pass = Pass::default();
-        if let Some(job) = self.select()? {
-            self.clean(&job, cleaner, &mut pass)?;
-            if pass.failed.is_some() {
-                return Ok(pass);
-            }
-        }
-        self.delete_old_segments(&mut pass)?;
-        Ok(pass)
+    /// What goes wrong with a log is in the result, and that log is left alone from then on. A round that fails puts retention
+    /// off until the next pass.
+    pub fn pass(&self, cleaner: &mut Cleaner) -> Pass {
+        self.pass_until(&Stop::new(), cleaner)
     }
 
-    fn clean(&self, job: &Job, cleaner: &mut Cleaner, pass: &mut Pass) -> Result<()> {
+    fn pass_until(&self, stop: &Stop, cleaner: &mut Cleaner) -> Pass {
+        let mut pass = Pass::default();
+        let good = match self.select(&mut pass.failed) {
+            Some(job) => self.clean(&job, stop, cleaner, &mut pass),
+            None => true,
+        };
+        if good {
+            self.delete_old_segments(stop, &mut pass);
+        }
+        pass
+    }
+
+    /// Returns whether nothing failed.
+    fn clean(&self, job: &Job, stop: &Stop, cleaner: &mut Cleaner, pass: &mut Pass) -> bool {
+        let taken = Taken::new(self, job.partition.clone(), true);
         let dirty = Dirty {
             first: job.first_dirty,
             first_uncleanable: job.first_uncleanable,
             now: Timestamp::new(self.clock.now_ms()),
         };
-        let watched = Watched { manager: self, partition: &job.partition, log: &job.log };
+        let watched = Watched { manager: self, stop, partition: &job.partition, log: &job.log };
         let cleaned = cleaner.clean(&job.log, dirty, &watched);
         let end = cleaned.as_ref().ok().and_then(|round| round.end);
-        let ended = self.done_cleaning(&job.partition, end);
+        let ended = taken.cleaned(end);
         let mut shared = self.shared.lock();
-        match cleaned {
+        let failed = match cleaned {
             Ok(round) => {
                 shared.totals.rounds += 1;
                 shared.totals.add(&round.stats);
-                shared.marks.remove(&job.partition);
+                if ended.is_ok() {
+                    shared.marks.remove(&job.partition);
+                }
                 shared
                     .rounds
                     .insert(job.partition.clone(), (round.end.unwrap_or(job.first_dirty), round.stats));
                 pass.cleaned = Some((job.partition.clone(), job.first_dirty, round));
+                None
             }
             Err(error) if error.is_abort() => {
                 shared.totals.aborted += 1;
                 pass.aborted = Some(job.partition.clone());
+                None
             }
             Err(error) => {
                 shared.totals.failed += 1;
-                self.mark(&mut shared, &job.partition, &error);
-                pass.failed = Some((job.partition.clone(), error));
+                Some(error)
             }
+        };
+        let before = pass.failed.len();
+        for error in failed.into_iter().chain(ended.err()) {
+            self.mark(&mut shared, &job.partition, &error);
+            pass.failed.push((job.partition.clone(), error));
         }
-        drop(shared);
-        ended.map(|_| ())
+        pass.failed.len() == before
     }
 
     /// Ends the cleaning of a log that [`select`](Self::select) gave out: keeps up to where it went, unless it was told to
@@ -165,12 +237,12 @@ impl Manager {
     /// Takes all compacted logs that nobody has and that are not left alone, for retention.
     ///
     /// Source: Kafka `LogCleanerManager.deletableLogs`.
-    pub(crate) fn take_deletable(&self) -> Vec<(TopicPartition, Arc<Log>)> {
-        let mut shared = self.shared.lock();
+    fn take_deletable(&self) -> Vec<(Taken<'_>, Arc<Log>)> {
         let mut taken = Vec::new();
+        let mut shared = self.shared.lock();
         for (partition, pooled) in shared.candidates() {
             if shared.states.begin(&partition) {
-                taken.push((partition, pooled.log));
+                taken.push((Taken::new(self, partition, false), pooled.log));
             }
         }
         taken
@@ -180,30 +252,32 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::State`].
-    pub(crate) fn done_deleting(&self, partition: &TopicPartition) -> Result<Ended> {
+    fn done_deleting(&self, partition: &TopicPartition) -> Result<Ended> {
         let ended = self.shared.lock().states.done(partition);
         self.changed.notify_all();
         ended
     }
 
-    fn delete_old_segments(&self, pass: &mut Pass) -> Result<()> {
-        for (partition, log) in self.take_deletable() {
-            let stopped = Watched { manager: self, partition: &partition, log: &log }.check().is_err();
+    fn delete_old_segments(&self, stop: &Stop, pass: &mut Pass) {
+        for (taken, log) in self.take_deletable() {
+            let partition = taken.partition.clone();
+            let stopped = Watched { manager: self, stop, partition: &partition, log: &log }.check().is_err();
             let deleted = if stopped { Ok(0) } else { log.delete_old_segments().map(|done| done.deleted) };
-            self.done_deleting(&partition)?;
-            match deleted {
+            let ended = taken.deleted();
+            let mut shared = self.shared.lock();
+            let failed = match deleted {
                 Ok(count) => {
                     pass.deleted += count;
-                    self.shared.lock().totals.segments_deleted += count as u64;
+                    shared.totals.segments_deleted += count as u64;
+                    None
                 }
-                Err(error) => {
-                    let error = Error::Log(error);
-                    self.mark(&mut self.shared.lock(), &partition, &error);
-                    pass.failed = Some((partition, error));
-                }
+                Err(error) => Some(Error::Log(error)),
+            };
+            for error in failed.into_iter().chain(ended.err()) {
+                self.mark(&mut shared, &partition, &error);
+                pass.failed.push((partition.clone(), error));
             }
         }
-        Ok(())
     }
 
     /// Starts `count` threads that make passes until they are stopped; each takes the memory of a cleaner.
@@ -215,17 +289,18 @@ impl Manager {
             let (name, expected) = ("threads", "1 or more".to_owned());
             return Err(Error::Config { name, expected, found: "0".to_owned() });
         }
-        self.stopping.store(false, Ordering::Release);
-        let mut threads = Threads { manager: self.clone(), handles: Vec::new() };
+        let stop = Arc::new(Stop::new());
+        let mut threads = Threads { manager: self.clone(), stop: stop.clone(), handles: Vec::new() };
         for number in 0..count {
-            let manager = self.clone();
+            let (manager, stop) = (self.clone(), stop.clone());
             let mut cleaner = Cleaner::new(self.options.cleaner.clone())?;
             let started = spawn(format!("kseg-cleaner-{number}"), move || {
                 let living = Living(manager);
-                while !living.0.stopping.load(Ordering::Acquire) {
-                    let did_something = living.0.pass(&mut cleaner).is_ok_and(|pass| pass.did_something());
-                    if !did_something {
-                        living.0.back_off();
+                while !stop.told() {
+                    // Its errors are in the marks, the totals and the last trouble.
+                    let pass = living.0.pass_until(&stop, &mut cleaner);
+                    if !pass.did_something() || !pass.failed.is_empty() {
+                        living.0.back_off(&stop);
                     }
                 }
             });
@@ -240,17 +315,17 @@ impl Manager {
         Ok(threads)
     }
 
-    pub(super) fn tell_to_stop(&self) {
-        // Pairs with the Acquire of the threads.
-        self.stopping.store(true, Ordering::Release);
+    pub(super) fn tell_to_stop(&self, stop: &Stop) {
+        // Pairs with the Acquire of `told`.
+        stop.0.store(true, Ordering::Release);
         // A thread that has looked at the flag and not begun to wait holds the lock.
         let _shared = self.shared.lock();
         self.changed.notify_all();
     }
 
-    pub(super) fn back_off(&self) {
+    pub(super) fn back_off(&self, stop: &Stop) {
         let shared = self.shared.lock();
-        if !self.stopping.load(Ordering::Acquire) {
+        if !stop.told() {
             drop(self.changed.wait_for(shared, Duration::from_millis(self.options.backoff_ms)));
         }
     }
@@ -276,10 +351,11 @@ impl Totals {
     }
 }
 
-/// Threads that clean. Dropping this stops them: a round under way ends at its next read, and its log is as it was but for
+/// Threads that clean. Dropping this stops them, and no other threads of the manager: a round under way ends at its next read, and its log is as it was but for
 /// the groups that had been swapped in.
 pub struct Threads {
     manager: Arc<Manager>,
+    stop: Arc<Stop>,
     handles: Vec<JoinHandle>,
 }
 
@@ -295,11 +371,10 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.manager.tell_to_stop();
+        self.manager.tell_to_stop(&self.stop);
         for handle in self.handles.drain(..) {
             let _ = handle.join();
         }
-        self.manager.stopping.store(false, Ordering::Release);
     }
 }
 

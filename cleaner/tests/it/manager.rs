@@ -1,7 +1,9 @@
 //! Many logs: selection, states, checkpoints, partitions that are left alone, retention, threads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use kseg_cleaner::{Cleaner, CleanerOptions, Manager, ManagerOptions, Next, NullKey, PartitionState};
@@ -37,8 +39,11 @@ impl Pool {
         Pool::with(ManagerOptions::default())
     }
 
-    fn with(mut options: ManagerOptions) -> Pool {
-        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new());
+    fn with(options: ManagerOptions) -> Pool {
+        Pool::on(Arc::new(MemoryBackend::new()), options)
+    }
+
+    fn on(backend: Arc<dyn Backend>, mut options: ManagerOptions) -> Pool {
         let clock = Arc::new(ManualClock::new(NOW));
         let scheduler = ManualScheduler::new(clock.clone());
         options.cleaner = cleaner_options();
@@ -66,7 +71,7 @@ impl Pool {
     }
 
     fn pass(&mut self) -> kseg_cleaner::Pass {
-        self.manager.pass(&mut self.cleaner).unwrap()
+        self.manager.pass(&mut self.cleaner)
     }
 
     /// The partition that a pass cleans.
@@ -134,7 +139,9 @@ fn cln_13_cleaner_edge_102_and_134_and_135_and_167_a_bad_partition_is_left_alone
     for _ in 0..4 {
         let pass = pool.pass();
         seen.extend(pass.cleaned.map(|(partition, ..)| (partition.partition, "cleaned")));
-        seen.extend(pass.failed.map(|(partition, error)| (partition.partition, error.kafka_name())));
+        seen.extend(
+            pass.failed.into_iter().map(|(partition, error)| (partition.partition, error.kafka_name())),
+        );
     }
     seen.sort_unstable();
     assert_eq!(seen, [(0, "CorruptRecordException"), (1, "CorruptRecordException"), (2, "cleaned")]);
@@ -158,13 +165,13 @@ fn a_partition_that_failed_is_tried_again_after_a_while() {
     let log = pool.log("/d0", 0, &[]);
     fill(&log, 4);
     damage(&pool, "/d0", 0, 16, &[0xff]);
-    assert!(pool.pass().failed.is_some());
+    assert!(!pool.pass().failed.is_empty());
     for _ in 0..3 {
         let pass = pool.pass();
-        assert!(!pass.did_something() && pass.failed.is_none());
+        assert!(!pass.did_something() && pass.failed.is_empty());
     }
     pool.clock.set(NOW + 600_000);
-    assert!(pool.pass().failed.is_some());
+    assert!(!pool.pass().failed.is_empty());
     assert_eq!(pool.manager.uncleanable()[0].1.failures, 2);
     damage(&pool, "/d0", 0, 16, &[2]);
     pool.clock.set(NOW + 1_200_000);
@@ -324,7 +331,7 @@ fn cleaner_edge_124_and_170_retention_of_compacted_logs_is_the_cleaners() {
             damage(&pool, "/d0", 0, 16, &[0xff]);
             let config = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.0")];
             log.update_config(LogConfig::from_pairs(config).unwrap()).unwrap();
-            assert!(pool.pass().failed.is_some());
+            assert!(!pool.pass().failed.is_empty());
             log.update_config(LogConfig::from_pairs(pairs).unwrap()).unwrap();
         }
         assert_eq!(pool.pass().deleted, deleted, "{policy} {marked}");
@@ -445,8 +452,175 @@ fn cleaner_edge_176_a_failed_round_puts_retention_off() {
     fill(&expiring, 4);
     fill(&expiring, 4);
     let pass = pool.pass();
-    assert!(pass.failed.is_some() && pass.deleted == 0);
+    assert!(!pass.failed.is_empty() && pass.deleted == 0);
     assert_eq!(pool.pass().deleted, 1);
+}
+
+/// Something that is in the way of a file: a directory with something in it.
+fn in_the_way(pool: &Pool, path: &str) {
+    pool.backend.names().create_dir_all(&Path::new(path).join("x")).unwrap();
+}
+
+fn partitions(failed: &[(TopicPartition, kseg_cleaner::Error)]) -> Vec<i32> {
+    failed.iter().map(|(partition, _)| partition.partition).collect()
+}
+
+#[test]
+fn what_goes_wrong_in_selection_is_told_of_every_log_and_the_others_are_cleaned() {
+    let mut pool = Pool::new();
+    for (dir, n) in [("/d0", 0), ("/d0", 1), ("/d1", 2)] {
+        fill(&pool.log(dir, n, &[]), 4);
+    }
+    pool.backend.names().remove(Path::new("/d0/cleaner-offset-checkpoint")).unwrap();
+    in_the_way(&pool, "/d0/cleaner-offset-checkpoint");
+    let pass = pool.pass();
+    assert_eq!(partitions(&pass.failed), [0, 1]);
+    for (_, error) in &pass.failed {
+        assert!(error.to_string().contains("/d0/cleaner-offset-checkpoint"), "{error}");
+    }
+    assert_eq!(pass.cleaned.unwrap().0, p(2));
+    assert_eq!(pool.manager.totals().troubles, 2);
+    let (partition, trouble) = pool.manager.last_trouble().unwrap();
+    assert_eq!((partition, trouble.failures, trouble.since_ms), (p(1), 1, NOW));
+    // They are left alone, and told of once.
+    assert!(pool.pass().failed.is_empty());
+}
+
+#[test]
+fn every_log_whose_retention_fails_is_told_of() {
+    let mut pool = Pool::new();
+    let pairs = [
+        ("cleanup.policy", "compact,delete"),
+        ("retention.bytes", "1"),
+        ("min.cleanable.dirty.ratio", "1.0"),
+    ];
+    for n in 0..3 {
+        let log = pool.log("/d0", n, &pairs);
+        fill(&log, 4);
+        fill(&log, 4);
+    }
+    for n in [0, 2] {
+        in_the_way(&pool, &format!("/d0/t-{n}/00000000000000000000.log.deleted"));
+    }
+    let pass = pool.pass();
+    assert_eq!((partitions(&pass.failed), pass.deleted), (vec![0, 2], 1));
+    assert_eq!(pool.manager.totals().troubles, 2);
+    assert_eq!(pool.manager.uncleanable().iter().map(|(p, _)| p.partition).collect::<Vec<_>>(), [0, 2]);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_told_of_and_its_log_is_left_alone() {
+    let mut pool = Pool::new();
+    fill(&pool.log("/d0", 0, &[]), 4);
+    in_the_way(&pool, "/d0/cleaner-offset-checkpoint.tmp");
+    let pass = pool.pass();
+    assert!(pass.cleaned.is_some());
+    assert_eq!(partitions(&pass.failed), [0]);
+    assert!(pass.failed[0].1.to_string().contains("cleaner-offset-checkpoint"), "{}", pass.failed[0].1);
+    // The same bytes are not cleaned again before its time, and then later and later.
+    for (after_ms, rounds) in [(0, 1), (600_000, 2), (1_200_000, 2), (1_800_000, 3)] {
+        pool.clock.set(NOW + after_ms);
+        pool.pass();
+        let totals = pool.manager.totals();
+        assert_eq!((totals.rounds, totals.troubles), (rounds, rounds), "after {after_ms} ms");
+    }
+    assert!(matches!(pool.next(0), Next::Uncleanable(mark) if mark.failures == 3));
+    // Threads say it in the same places.
+    let threaded = Pool::new();
+    fill(&threaded.log("/d0", 0, &[]), 4);
+    in_the_way(&threaded, "/d0/cleaner-offset-checkpoint.tmp");
+    let threads = threaded.manager.start(1).unwrap();
+    until(|| threaded.manager.last_trouble().is_some());
+    threads.stop();
+    assert_eq!(threaded.manager.totals().rounds, 1);
+    assert_eq!(threaded.manager.last_trouble().unwrap().0, p(0));
+    assert_eq!(threaded.manager.uncleanable().len(), 1);
+}
+
+/// Waits for what threads do, and not for ever.
+fn until(there: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if there() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("it does not come");
+}
+
+#[test]
+fn threads_that_are_stopped_stop_no_others() {
+    for _ in 0..20 {
+        let mut options = ManagerOptions::default();
+        options.backoff_ms = 1;
+        let pool = Pool::with(options);
+        let others = pool.manager.start(8).unwrap();
+        let threads = pool.manager.start(2).unwrap();
+        drop(others);
+        fill(&pool.log("/d0", 0, &[]), 4);
+        until(|| pool.manager.totals().rounds == 1);
+        assert_eq!(threads.count(), 2);
+    }
+}
+
+/// A pool whose backend panics at one call on a file of this role, once it is armed.
+fn panics(call: Call, role: &'static str) -> (Pool, Arc<AtomicBool>) {
+    let armed = Arc::new(AtomicBool::new(false));
+    let told = armed.clone();
+    let backend = Watched::new(Arc::new(MemoryBackend::new()), move |moment, seen, path| {
+        let there = path.extension().is_some_and(|extension| extension == role);
+        if moment == Moment::Before && seen == call && there && told.swap(false, Ordering::Relaxed) {
+            panic!("a fault below the cleaner");
+        }
+    });
+    (Pool::on(Arc::new(backend), ManagerOptions::default()), armed)
+}
+
+#[test]
+fn a_panic_ends_the_work_and_nobody_waits_for_it() {
+    let (mut pool, armed) = panics(Call::Open, "cleaned");
+    let log = pool.log("/d0", 0, &[]);
+    fill(&log, 4);
+    armed.store(true, Ordering::Relaxed);
+    let threads = pool.manager.start(1).unwrap();
+    until(|| pool.manager.totals().dead_threads == 1);
+    threads.stop();
+    assert_eq!(pool.manager.state(&p(0)), None);
+    pool.manager.abort(&p(0)).unwrap();
+    let (_, trouble) = pool.manager.last_trouble().unwrap();
+    assert!(trouble.reason.contains("t-0") && trouble.reason.contains("panic"), "{}", trouble.reason);
+    let totals = pool.manager.totals();
+    assert_eq!((totals.failed, totals.troubles, totals.rounds), (1, 1, 0));
+    // It is tried again when its time has come.
+    assert_eq!(pool.cleaned(), None);
+    pool.clock.set(NOW + 600_000);
+    assert_eq!(pool.cleaned(), Some(0));
+}
+
+#[test]
+fn a_panic_in_retention_or_in_a_pause_ends_these() {
+    let (mut pool, armed) = panics(Call::Rename, "log");
+    let pairs = [
+        ("cleanup.policy", "compact,delete"),
+        ("retention.bytes", "1"),
+        ("min.cleanable.dirty.ratio", "1.0"),
+    ];
+    for n in 0..3 {
+        let log = pool.log("/d0", n, &pairs);
+        fill(&log, 4);
+        fill(&log, 4);
+    }
+    armed.store(true, Ordering::Relaxed);
+    let panicked = catch_unwind(AssertUnwindSafe(|| drop(pool.pass())));
+    assert!(panicked.is_err());
+    for n in 0..3 {
+        assert_eq!(pool.manager.state(&p(n)), None);
+    }
+    let held = catch_unwind(AssertUnwindSafe(|| {
+        pool.manager.while_paused(&p(0), || -> kseg_cleaner::Result<()> { panic!("while it is paused") })
+    }));
+    assert!(held.is_err());
+    assert_eq!(pool.manager.state(&p(0)), None);
 }
 
 #[test]
@@ -635,7 +809,7 @@ fn yielded(write_ms: i64, limit: Option<f64>) -> u64 {
         }
         log.roll(None).unwrap();
         clock.set(clock.now_ms() + 20);
-        assert!(manager.pass(&mut cleaner).unwrap().cleaned.is_some());
+        assert!(manager.pass(&mut cleaner).cleaned.is_some());
     }
     u64::try_from(manager.totals().yielded.as_millis()).unwrap()
 }

@@ -43,6 +43,75 @@ fn status_says_why_and_run_cleans() {
     assert!(text(good(at, &["clean", "run", "data", "--write", "--json"], b"")).is_empty());
 }
 
+/// A topic of its own configuration with these lines, in segments that are sealed.
+fn sealed(at: &Path, topic: &str, config: &[&str]) {
+    let mut create = vec!["topics", "create", "data", topic];
+    config.iter().for_each(|pair| create.extend(["--config", pair]));
+    good(at, &create, b"");
+    let log = format!("data/{topic}-0");
+    good(at, &["append", &log, "--format", "key-value", "--batch-size", "70", "-q"], b"a\t1\nb\t2\na\t3\n");
+}
+
+#[test]
+fn what_goes_wrong_while_a_log_is_looked_at_is_told() {
+    let folder = folder();
+    let at = folder.path();
+    let lag = ["cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "max.compaction.lag.ms=1000"];
+    for topic in ["t", "u", "v"] {
+        sealed(at, topic, &lag);
+    }
+    // Nothing is worth cleaning: it rolls only.
+    let never =
+        ["--set", "min.cleanable.dirty.ratio=1", "--set", "max.compaction.lag.ms=9223372036854775807"];
+    good(at, &[&["clean", "run", "data", "--write", "--roll"], &never[..]].concat(), b"");
+    for topic in ["t", "v"] {
+        let path = at.join(format!("data/{topic}-0/00000000000000000000.log"));
+        let mut bytes = std::fs::read(&path).expect("a segment");
+        bytes[16] = 9;
+        std::fs::write(&path, bytes).expect("written");
+    }
+    let told = bad(at, &["clean", "run", "data", "--write"], 1);
+    for partition in ["t-0", "v-0"] {
+        let line = format!("kseg: {partition}: ");
+        assert!(
+            told.lines().any(|l| l.starts_with(&line) && l.contains("00000000000000000000.log")),
+            "{told}"
+        );
+    }
+    assert!(!told.contains("kseg: u-0"), "{told}");
+    let left = text(good(at, &["cat", "data/u-0"], b""));
+    assert_eq!(left.lines().count(), 2, "{left}");
+
+    std::fs::remove_file(at.join("data/cleaner-offset-checkpoint")).expect("it was there");
+    std::fs::create_dir(at.join("data/cleaner-offset-checkpoint")).expect("made");
+    let told = bad(at, &["clean", "run", "data", "u-0", "--write"], 1);
+    assert!(told.contains("kseg: u-0: ") && told.contains("cleaner-offset-checkpoint"), "{told}");
+}
+
+#[test]
+fn every_retention_that_fails_is_told_and_a_log_that_is_not_compacted_is_named() {
+    let folder = folder();
+    let at = folder.path();
+    for topic in ["t", "u"] {
+        sealed(at, topic, &["cleanup.policy=compact,delete", "retention.ms=1"]);
+    }
+    sealed(at, "w", &[]);
+    let told = bad(
+        at,
+        &["clean", "run", "data", "t-0", "u-0", "w-0", "--write", "--roll", "--set", "cleanup.policy="],
+        0,
+    );
+    assert_eq!(told.matches("not compacted: cleanup.policy has no compact").count(), 3, "{told}");
+    assert!(told.contains("kseg: w-0: not compacted"), "{told}");
+    for topic in ["t", "u"] {
+        let deleted = at.join(format!("data/{topic}-0/00000000000000000000.log.deleted/x"));
+        std::fs::create_dir_all(deleted).expect("made");
+    }
+    let told = bad(at, &["clean", "run", "data", "--write", "--set", "min.cleanable.dirty.ratio=1"], 1);
+    assert!(told.contains("kseg: t-0: ") && told.contains("kseg: u-0: "), "{told}");
+    assert!(!told.contains("w-0"), "{told}");
+}
+
 /// Neither after an orderly stop, nor after a crash with a torn batch at the end, nor beside whoever has the directory open.
 #[test]
 fn status_and_plan_change_nothing() {
