@@ -1,48 +1,124 @@
 //! Whether the key at an offset is the one that its hash says: a look into the log.
 
-use kseg_format::{Batches, Offset};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use kseg_format::{Batch, Batches, Offset};
 use kseg_log::{Isolation, Log};
 
 use crate::error::Result;
 
-/// A look at keys by offset; keeps the batch that it looked at last.
+/// Bytes that the keys of batches take up which are kept; the batch that was looked at last is kept whatever it takes up.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// A look at keys by offset. Each batch is read and decompressed once for all its records, while it is among those that were looked
+/// at last.
 #[derive(Debug)]
 pub(crate) struct KeyCheck<'l> {
     log: &'l Log,
     bytes: Vec<u8>,
     scratch: Vec<u8>,
+    /// By last offset.
+    kept: BTreeMap<Offset, Keys>,
+    kept_bytes: usize,
+    limit: usize,
+    looks: u64,
+    #[cfg(test)]
+    decoded: u64,
+}
+
+/// The keys of one batch.
+#[derive(Debug)]
+struct Keys {
+    first: Offset,
+    keys: Vec<u8>,
+    /// Offset and key of each record that has one, ascending.
+    records: Vec<(Offset, Range<usize>)>,
+    /// Number of the last look.
+    used: u64,
+}
+
+impl Keys {
+    /// The records up to the first that cannot be read: of those behind it nothing is known.
+    fn of(batch: &Batch<'_>, scratch: &mut Vec<u8>) -> Keys {
+        let first = batch.base_offset().unwrap_or(batch.last_offset());
+        let mut found = Keys { first, keys: Vec::new(), records: Vec::new(), used: 0 };
+        let Ok(records) = batch.records(scratch, i32::MAX as usize) else { return found };
+        for record in records.map_while(Result::ok) {
+            if let Some(key) = record.key() {
+                let begin = found.keys.len();
+                found.keys.extend_from_slice(key);
+                found.records.push((record.offset(), begin..found.keys.len()));
+            }
+        }
+        found
+    }
+
+    fn is(&self, key: &[u8], offset: Offset) -> bool {
+        let at = self.records.binary_search_by_key(&offset, |(offset, _)| *offset);
+        at.is_ok_and(|at| self.keys[self.records[at].1.clone()] == *key)
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.capacity() + self.records.capacity() * size_of::<(Offset, Range<usize>)>()
+    }
 }
 
 impl<'l> KeyCheck<'l> {
     pub(crate) fn new(log: &'l Log) -> Self {
-        KeyCheck { log, bytes: Vec::new(), scratch: Vec::new() }
+        KeyCheck {
+            log,
+            bytes: Vec::new(),
+            scratch: Vec::new(),
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
+            limit: KEPT_BYTES,
+            looks: 0,
+            #[cfg(test)]
+            decoded: 0,
+        }
     }
 
     /// Whether the record at `offset` has this key. `false` where there is no such record.
     pub(crate) fn is(&mut self, key: &[u8], offset: Offset) -> Result<bool> {
-        let holds = |bytes: &[u8]| {
-            let Some(Ok(batch)) = Batches::new(bytes).next() else { return false };
-            batch.base_offset().is_some_and(|base| base <= offset) && offset <= batch.last_offset()
-        };
-        if !holds(&self.bytes) {
-            // The log start may have moved: what lies below is superseded by nothing that can be read.
-            if offset < self.log.log_start_offset() {
-                return Ok(false);
-            }
-            let fetch = self.log.read(offset, 1, Isolation::LogEnd, true)?;
-            self.bytes.clear();
-            if let Some(region) = fetch.region {
-                region.copy_into(&mut self.bytes)?;
-            }
+        self.looks += 1;
+        if let Some((_, keys)) = self.kept.range_mut(offset..).next().filter(|(_, keys)| keys.first <= offset)
+        {
+            keys.used = self.looks;
+            return Ok(keys.is(key, offset));
+        }
+        // The log start may have moved: what lies below is superseded by nothing that can be read.
+        if offset < self.log.log_start_offset() {
+            return Ok(false);
+        }
+        let fetch = self.log.read(offset, 1, Isolation::LogEnd, true)?;
+        self.bytes.clear();
+        if let Some(region) = fetch.region {
+            region.copy_into(&mut self.bytes)?;
         }
         let Some(Ok(batch)) = Batches::new(&self.bytes).next() else { return Ok(false) };
-        let Ok(records) = batch.records(&mut self.scratch, i32::MAX as usize) else { return Ok(false) };
-        for record in records.flatten() {
-            if record.offset() == offset {
-                return Ok(record.key() == Some(key));
+        let last = batch.last_offset();
+        let mut keys = Keys::of(&batch, &mut self.scratch);
+        #[cfg(test)]
+        {
+            self.decoded += 1;
+        }
+        keys.used = self.looks;
+        let same = keys.is(key, offset);
+        self.kept_bytes += keys.bytes();
+        if let Some(replaced) = self.kept.insert(last, keys) {
+            self.kept_bytes -= replaced.bytes();
+        }
+        while self.kept_bytes > self.limit && self.kept.len() > 1 {
+            let Some(oldest) = self.kept.iter().min_by_key(|(_, keys)| keys.used).map(|(last, _)| *last)
+            else {
+                break;
+            };
+            if let Some(gone) = self.kept.remove(&oldest) {
+                self.kept_bytes -= gone.bytes();
             }
         }
-        Ok(false)
+        Ok(same)
     }
 }
 
@@ -51,7 +127,7 @@ mod tests {
     use std::path::Path;
 
     use bytes::BytesMut;
-    use kseg_format::{BatchOptions, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
+    use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
     use kseg_log::{Log, OpenOptions};
 
     use super::*;
@@ -94,6 +170,56 @@ mod tests {
             }
         }
         (left, round.stats.hash_collisions)
+    }
+
+    /// Batches of records with the keys `0`, `1`, ... each, compressed.
+    fn batches(count: usize, records: usize) -> Log {
+        let backend = kseg_io_backends::open("memory").unwrap();
+        let log = Log::open(Path::new("/t-0"), OpenOptions::new(backend)).unwrap();
+        for _ in 0..count {
+            let options = BatchOptions { codec: Codec::Gzip, ..BatchOptions::default() };
+            let mut builder = RecordBatchBuilder::new(options);
+            for n in 0..records {
+                builder
+                    .append(Some(Timestamp::new(1)), Some(n.to_string().as_bytes()), Some(b"value"), &[])
+                    .unwrap();
+            }
+            let mut batch = BytesMut::new();
+            builder.finish(&mut batch).unwrap();
+            log.append_as_leader(batch, LeaderEpoch::new(0), Origin::Client).unwrap();
+        }
+        log
+    }
+
+    #[test]
+    fn a_batch_is_decoded_once_for_all_its_records() {
+        let log = batches(4, 100);
+        let mut check = KeyCheck::new(&log);
+        // Those of one batch after another, and of all in turns.
+        for offset in (0..400).chain((0..100).flat_map(|n| [n, 100 + n, 200 + n, 300 + n])) {
+            let key = (offset % 100).to_string();
+            assert!(check.is(key.as_bytes(), Offset::new(offset)).unwrap(), "{offset}");
+            assert!(!check.is(b"another", Offset::new(offset)).unwrap(), "{offset}");
+        }
+        assert_eq!(check.decoded, 4);
+        assert!(!check.is(b"0", Offset::new(400)).unwrap());
+    }
+
+    #[test]
+    fn the_keys_that_are_kept_are_bounded() {
+        let log = batches(4, 100);
+        let mut check = KeyCheck::new(&log);
+        assert!(check.is(b"7", Offset::new(7)).unwrap());
+        let each = check.kept_bytes;
+        check.limit = 2 * each;
+        for offset in [7, 107, 207, 307, 207, 307, 7] {
+            assert!(check.is(b"7", Offset::new(offset)).unwrap());
+            assert!(check.kept.len() <= 2 && check.kept_bytes <= 2 * each);
+        }
+        assert_eq!(check.decoded, 5);
+        check.limit = 0;
+        assert!(check.is(b"7", Offset::new(107)).unwrap() && check.is(b"8", Offset::new(108)).unwrap());
+        assert_eq!((check.decoded, check.kept.len()), (6, 1));
     }
 
     #[test]
