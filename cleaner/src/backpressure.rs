@@ -40,7 +40,7 @@ impl Backpressure {
     pub(crate) fn wait_ms(&self, pressure: impl FnOnce() -> Pressure, now_ms: i64) -> u64 {
         let Some(limit) = self.limit_ms else { return 0 };
         let mut state = self.state.lock();
-        if state.seen.is_some() && now_ms.saturating_sub(state.looked_ms) < LOOK_MS {
+        if state.seen.is_some() && (0..LOOK_MS).contains(&now_ms.saturating_sub(state.looked_ms)) {
             return 0;
         }
         let now = pressure();
@@ -112,6 +112,11 @@ mod tests {
         assert_eq!(pressure.wait_ms(|| slow(1), 0), 0);
         assert_eq!(pressure.wait_ms(|| panic!("too early"), LOOK_MS - 1), 0);
         assert_eq!(pressure.wait_ms(|| slow(2), LOOK_MS), 5);
+        // A clock that was set back is looked at from there on.
+        let back = Backpressure::new(Some(20.0), 1_000_000);
+        assert_eq!(back.wait_ms(|| slow(1), 1_000_000), 0);
+        assert_eq!(back.wait_ms(|| slow(2), 0), 5);
+        assert_eq!(back.wait_ms(|| panic!("too early"), LOOK_MS - 1), 0);
         // Another directory.
         assert_eq!(pressure.wait_ms(|| slow(1), 2 * LOOK_MS), 0);
         assert_eq!(pressure.wait_ms(|| slow(2), 3 * LOOK_MS), 10);

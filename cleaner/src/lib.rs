@@ -66,6 +66,7 @@ mod source;
 mod states;
 mod stats;
 mod status;
+mod steady;
 mod sync;
 mod throttle;
 mod transactions;

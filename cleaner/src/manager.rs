@@ -30,6 +30,7 @@ use crate::select::{Selection, select};
 use crate::states::{PartitionState, States};
 use crate::stats::RoundStats;
 use crate::status::{Next, Status, Uncleanable};
+use crate::steady::Steady;
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::throttle::Throttle;
 pub use work::{Pass, Threads, Totals};
@@ -88,6 +89,8 @@ impl ManagerOptions {
 pub struct Manager {
     options: ManagerOptions,
     clock: Arc<dyn Clock>,
+    /// For how long something lasts.
+    steady: Steady,
     shared: Mutex<Shared>,
     /// Some state changed.
     changed: Condvar,
@@ -102,13 +105,21 @@ struct Shared {
     /// Partitions without a log here whose lines stay.
     absent: BTreeSet<(PathBuf, TopicPartition)>,
     states: States,
-    marks: HashMap<TopicPartition, Uncleanable>,
+    marks: HashMap<TopicPartition, Mark>,
     checkpoints: Checkpoints,
     rounds: HashMap<TopicPartition, (Offset, RoundStats)>,
     totals: Totals,
     last_selection: Option<Selection>,
     last_trouble: Option<(TopicPartition, Uncleanable)>,
+    /// By the steady time.
     last_run_ms: i64,
+}
+
+/// That a partition is left alone. It stays, for its count of failures, while the partition is tried again.
+struct Mark {
+    told: Uncleanable,
+    /// From when on it is tried again, by the steady time.
+    due_ms: Option<i64>,
 }
 
 #[derive(Clone)]
@@ -137,12 +148,14 @@ impl Manager {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Manager>> {
         options.validate()?;
-        let now_ms = clock.now_ms();
+        let steady = Steady::new(clock.clone());
+        let now_ms = steady.now_ms();
         Ok(Arc::new(Manager {
             throttle: Throttle::new(options.max_bytes_per_second, now_ms),
             backpressure: Backpressure::new(options.yield_above_ms, now_ms),
             options,
             clock,
+            steady,
             shared: Mutex::new(Shared {
                 logs: BTreeMap::new(),
                 absent: BTreeSet::new(),
@@ -225,7 +238,7 @@ impl Manager {
     /// Partitions that are left alone, and why.
     pub fn uncleanable(&self) -> Vec<(TopicPartition, Uncleanable)> {
         let mut marks: Vec<_> =
-            self.shared.lock().marks.iter().map(|(p, mark)| (p.clone(), mark.clone())).collect();
+            self.shared.lock().marks.iter().map(|(p, mark)| (p.clone(), mark.told.clone())).collect();
         marks.sort_by(|a, b| a.0.cmp(&b.0));
         marks
     }
@@ -264,7 +277,7 @@ impl Manager {
     /// Milliseconds since selection last looked, or since the manager began.
     pub fn since_last_run_ms(&self) -> u64 {
         let last = self.shared.lock().last_run_ms;
-        u64::try_from(self.clock.now_ms().saturating_sub(last)).unwrap_or(0)
+        u64::try_from(self.steady.now_ms().saturating_sub(last)).unwrap_or(0)
     }
 
     /// Sums over all rounds since the manager began.
@@ -289,9 +302,10 @@ impl Manager {
     fn select(&self, failed: &mut Vec<(TopicPartition, Error)>) -> Option<Job> {
         let now_ms = self.clock.now_ms();
         let mut shared = self.shared.lock();
-        shared.last_run_ms = now_ms;
-        shared.forget_old_marks(now_ms);
-        let candidates = shared.candidates();
+        let steady_ms = self.steady.now_ms();
+        shared.last_run_ms = steady_ms;
+        shared.forget_old_marks();
+        let candidates = shared.candidates(steady_ms);
         let (mut seen, mut jobs) = (Vec::new(), Vec::new());
         for (partition, pooled) in candidates {
             let looked = shared.sections(&pooled, Timestamp::new(now_ms));
@@ -327,46 +341,41 @@ impl Manager {
     /// Leaves a partition alone, and remembers why.
     fn mark(&self, shared: &mut MutexGuard<'_, Shared>, partition: &TopicPartition, error: &Error) {
         let now_ms = self.clock.now_ms();
-        let failures = shared.marks.get(partition).map_or(0, |mark| mark.failures).saturating_add(1);
-        let retry_ms = self.options.retry_ms.map(|after| {
+        let failures = shared.marks.get(partition).map_or(0, |mark| mark.told.failures).saturating_add(1);
+        let wait_ms = self.options.retry_ms.map(|after| {
             const DAY_MS: i64 = 86_400_000;
             let times = 1_i64 << (failures - 1).min(16);
-            now_ms.saturating_add(after.saturating_mul(times).min(DAY_MS.max(after)))
+            after.saturating_mul(times).min(DAY_MS.max(after))
         });
-        let mark = Uncleanable {
+        let told = Uncleanable {
             reason: error.to_string(),
             kafka_name: error.kafka_name(),
             since_ms: now_ms,
             failures,
-            retry_ms,
+            retry_ms: wait_ms.map(|wait_ms| now_ms.saturating_add(wait_ms)),
         };
         shared.totals.troubles += 1;
-        shared.last_trouble = Some((partition.clone(), mark.clone()));
-        shared.marks.insert(partition.clone(), mark);
+        shared.last_trouble = Some((partition.clone(), told.clone()));
+        let due_ms = wait_ms.map(|wait_ms| self.steady.now_ms().saturating_add(wait_ms));
+        shared.marks.insert(partition.clone(), Mark { told, due_ms });
     }
 }
 
 impl Shared {
-    /// Compacted logs that nobody has and that are not left alone.
-    fn candidates(&self) -> Vec<(TopicPartition, Pooled)> {
+    /// Compacted logs that nobody has and that are not left alone at this steady time.
+    fn candidates(&self, now_ms: i64) -> Vec<(TopicPartition, Pooled)> {
         let free = self.logs.iter().filter(|(partition, pooled)| {
             pooled.log.config().cleanup_policy.compact
                 && self.states.get(partition).is_none()
-                && self.marks.get(partition).is_none_or(|mark| mark.retry_ms == Some(i64::MIN))
+                && self.marks.get(partition).is_none_or(|mark| mark.due_ms.is_some_and(|due| due <= now_ms))
         });
         free.map(|(partition, pooled)| (partition.clone(), pooled.clone())).collect()
     }
 
-    /// Marks whose time is over let their partition be tried, and those of partitions that are gone go.
-    fn forget_old_marks(&mut self, now_ms: i64) {
+    /// Marks of partitions that are gone go.
+    fn forget_old_marks(&mut self) {
         let logs = &self.logs;
         self.marks.retain(|partition, _| logs.contains_key(partition));
-        for mark in self.marks.values_mut() {
-            if mark.retry_ms.is_some_and(|at| at <= now_ms) {
-                // Kept for its count of failures until a round succeeds.
-                mark.retry_ms = Some(i64::MIN);
-            }
-        }
     }
 
     /// A log's sections, and whether its checkpoint has to be corrected.
@@ -401,7 +410,7 @@ impl Shared {
         let next = match (&looked, self.states.get(&partition), self.marks.get(&partition)) {
             _ if !config.cleanup_policy.compact => Next::NotCompacted,
             (_, Some(state), _) => Next::Taken(state),
-            (_, None, Some(mark)) => Next::Uncleanable(mark.clone()),
+            (_, None, Some(mark)) => Next::Uncleanable(mark.told.clone()),
             (Err(error), None, None) => Next::Unknown { reason: error.to_string() },
             (Ok((sections, active)), None, None) => {
                 Next::of(sections, &Rules::of(&config), pooled.log.last_stable_offset(), *active)

@@ -19,6 +19,8 @@ struct State {
     /// Bytes a second; `None` for no limit.
     rate: Option<f64>,
     period_start_ms: i64,
+    /// The time when bytes were last counted.
+    seen_ms: i64,
     observed: f64,
     total: u64,
 }
@@ -31,15 +33,24 @@ impl Throttle {
 
     fn checking_every(check_ms: i64, bytes_per_second: Option<f64>, now_ms: i64) -> Throttle {
         let rate = bytes_per_second;
-        let state = State { rate, period_start_ms: now_ms, observed: 0.0, total: 0 };
+        let state = State { rate, period_start_ms: now_ms, seen_ms: now_ms, observed: 0.0, total: 0 };
         Throttle { state: Mutex::new(state), check_ms }
     }
 
-    /// Counts bytes; returns for how many milliseconds whoever moved them is to wait. The next period begins after that.
+    /// Counts bytes; returns for how many milliseconds whoever moved them is to wait. The next period begins after that. A clock that is
+    /// set back takes the period along.
     pub fn moved(&self, bytes: u64, now_ms: i64) -> u64 {
         let mut state = self.state.lock();
         state.total += bytes;
         state.observed += bytes as f64;
+        // A thread that is a little late with its time is no clock that was set back.
+        let back = state.seen_ms.saturating_sub(now_ms);
+        if back > self.check_ms {
+            state.period_start_ms = state.period_start_ms.saturating_sub(back);
+        }
+        if !(0..=self.check_ms).contains(&back) {
+            state.seen_ms = now_ms;
+        }
         let elapsed = now_ms.saturating_sub(state.period_start_ms);
         if elapsed <= self.check_ms || state.observed <= 0.0 {
             return 0;
@@ -86,6 +97,29 @@ mod tests {
         assert_eq!(throttle.moved(150, 400), 0);
         assert_eq!(throttle.moved(150, 501), 99);
         assert_eq!(throttle.total(), 700);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_or_forward_changes_the_rate_for_a_period_at_most() {
+        const HOUR: i64 = 3_600_000;
+        for step in [-HOUR, HOUR] {
+            let throttle = Throttle::checking_every(100, Some(1000.0), 0);
+            // A hundred bytes each time, a second's worth in ten: as many milliseconds are waited as pass otherwise.
+            let (mut now_ms, mut waited) = (0, 0);
+            for n in 0..1000 {
+                now_ms += if n == 500 { step } else { 10 };
+                let wait = throttle.moved(100, now_ms);
+                now_ms += i64::try_from(wait).unwrap();
+                waited += wait;
+            }
+            assert!((88_000..=91_000).contains(&waited), "{step}: {waited}");
+        }
+        // Threads that read the clock in another order than they come: nothing is shifted.
+        let throttle = Throttle::checking_every(100, Some(1000.0), 0);
+        assert_eq!(
+            [(50, 60), (50, 30), (50, 101)].map(|(bytes, now_ms)| throttle.moved(bytes, now_ms)),
+            [0, 0, 49]
+        );
     }
 
     #[test]

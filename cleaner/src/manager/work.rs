@@ -137,7 +137,7 @@ impl Pace for Watched<'_> {
     }
 
     fn moved(&self, bytes: u64) {
-        let now_ms = self.manager.clock.now_ms();
+        let now_ms = self.manager.steady.now_ms();
         let mut wait = self.manager.throttle.moved(bytes, now_ms);
         wait = wait.max(self.manager.backpressure.wait_ms(|| self.log.pressure(), now_ms));
         // In pieces, so that nobody who wants the round to end waits for it.
@@ -239,8 +239,9 @@ impl Manager {
     /// Source: Kafka `LogCleanerManager.deletableLogs`.
     fn take_deletable(&self) -> Vec<(Taken<'_>, Arc<Log>)> {
         let mut taken = Vec::new();
+        let now_ms = self.steady.now_ms();
         let mut shared = self.shared.lock();
-        for (partition, pooled) in shared.candidates() {
+        for (partition, pooled) in shared.candidates(now_ms) {
             if shared.states.begin(&partition) {
                 taken.push((Taken::new(self, partition, false), pooled.log));
             }

@@ -183,6 +183,25 @@ fn a_partition_that_failed_is_tried_again_after_a_while() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_puts_off_no_second_try() {
+    let mut pool = Pool::new();
+    fill(&pool.log("/d0", 0, &[]), 4);
+    damage(&pool, "/d0", 0, 16, &[0xff]);
+    assert!(!pool.pass().failed.is_empty());
+    damage(&pool, "/d0", 0, 16, &[2]);
+    for (now_ms, cleaned) in [
+        (NOW + 500_000, None),
+        (NOW - HOUR, None),
+        (NOW - HOUR + 99_999, None),
+        (NOW - HOUR + 100_000, Some(0)),
+    ] {
+        pool.clock.set(now_ms);
+        assert_eq!(pool.cleaned(), cleaned, "{}", now_ms - NOW);
+        assert_eq!(pool.manager.since_last_run_ms(), 0);
+    }
+}
+
+#[test]
 fn cln_08_checkpoints_that_do_not_fit_are_corrected_at_once() {
     for (checkpoint, file) in [("t 0 5\n", true), ("t 0 500\n", true), ("", false)] {
         let mut pool = Pool::new();
