@@ -81,6 +81,18 @@ impl Checkpoints {
         file.write(self.backend.names(), offsets.iter().map(|(p, &o)| (p, o))).map_err(own)
     }
 
+    /// Takes a partition's line out of the file of a directory, whether or not that one was taken in.
+    pub(crate) fn remove(&mut self, dir: &Path, partition: &TopicPartition) -> Result<()> {
+        let mut other = OffsetCheckpoint::new(dir.join(NAME));
+        let file = self.dirs.get_mut(dir).unwrap_or(&mut other);
+        let names = self.backend.names();
+        let mut offsets = file.read(names).map_err(own)?;
+        if offsets.remove(partition).is_some() {
+            file.write(names, offsets.iter().map(|(p, &o)| (p, o))).map_err(own)?;
+        }
+        Ok(())
+    }
+
     /// Files that could not be read when they were last looked at.
     pub(crate) fn damaged(&self) -> impl Iterator<Item = &CheckpointError> {
         self.dirs.values().filter_map(OffsetCheckpoint::damage)

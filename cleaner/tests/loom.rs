@@ -158,7 +158,7 @@ fn a_partition_that_leaves_is_cleaned_no_more() {
         let (manager, running) = (manager(), Running::default());
         let cleaner = begun(&manager, &running, 8);
         let compaction: &dyn Compaction = &*manager;
-        compaction.leaves(&partition()).expect("written");
+        compaction.leaves(&partition(), Path::new("/d")).expect("written");
         cleaner.join().expect("no panic");
         assert_eq!(manager.partitions(), []);
         assert_eq!(manager.checkpoint(&partition()).expect("read"), None);

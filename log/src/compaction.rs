@@ -39,12 +39,13 @@ pub trait Compaction: Debug + Send + Sync {
     /// Where what is under way cannot be stopped.
     fn configured(&self, partition: &TopicPartition, ended: bool) -> Result<()>;
 
-    /// A partition leaves its directory: nothing is compacted there from now on, and what is known of it is forgotten. It is
-    /// still open.
+    /// A partition leaves the data directory `dir`: nothing is compacted there from now on, and what is known of it is forgotten,
+    /// how far it was compacted with it: one that is made anew under its name is another. It is still open, if it ever was, and may
+    /// be one that was never told of.
     ///
     /// # Errors
     /// Where that cannot be noted durably.
-    fn leaves(&self, partition: &TopicPartition) -> Result<()>;
+    fn leaves(&self, partition: &TopicPartition, dir: &Path) -> Result<()>;
 
     /// A partition moves: its log is `log` now, in the data directory `dir`. Compaction is held off.
     ///

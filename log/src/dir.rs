@@ -484,9 +484,34 @@ pub(crate) fn paused<T>(
     f: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     compaction.pause(partition);
+    let held = Held { compaction, partition, resumed: false };
     let done = f();
-    compaction.resume(partition)?;
+    held.resume()?;
     done
+}
+
+/// A pause, which ends with this even where what is done in it panics.
+struct Held<'c> {
+    compaction: &'c dyn Compaction,
+    partition: &'c TopicPartition,
+    resumed: bool,
+}
+
+impl Held<'_> {
+    fn resume(mut self) -> Result<()> {
+        self.resumed = true;
+        self.compaction.resume(self.partition)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.resumed
+            && let Err(error) = self.compaction.resume(self.partition)
+        {
+            warn!(partition = %self.partition, %error, "compaction not resumed after a panic");
+        }
+    }
 }
 
 impl DirInner {
@@ -720,6 +745,28 @@ impl DirInner {
             self.noted(file.write(self.options.backend.names(), offsets.iter().map(|(p, &o)| (p, o))))?;
         }
         Ok(())
+    }
+
+    /// Up to where a partition was compacted, as the file of whoever compacts the logs says.
+    pub(crate) fn compacted(&self, partition: &TopicPartition) -> Result<Option<Offset>> {
+        let mut file = OffsetCheckpoint::new(self.path.join(CLEANER_OFFSETS));
+        Ok(file.read(self.options.backend.names())?.get(partition).copied())
+    }
+
+    /// Writes that in the place of whoever compacts the logs, where there is nobody who does; `None` takes the line out.
+    pub(crate) fn note_compacted(&self, partition: &TopicPartition, offset: Option<Offset>) -> Result<()> {
+        let _one_at_a_time = self.checkpoints.lock();
+        let names = self.options.backend.names();
+        let mut file = OffsetCheckpoint::new(self.path.join(CLEANER_OFFSETS));
+        let mut offsets = file.read(names)?;
+        let before = match offset {
+            Some(offset) => offsets.insert(partition.clone(), offset),
+            None => offsets.remove(partition),
+        };
+        if before == offset {
+            return Ok(());
+        }
+        file.write(names, offsets.iter().map(|(p, &o)| (p, o)))
     }
 
     /// The checkpoints know the partition no more.

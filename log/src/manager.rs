@@ -395,7 +395,12 @@ impl LogManager {
                 Some(log) => compaction.moved(partition, target.path(), &log),
                 None => Ok(()),
             })?,
-            None => drop(moved()?),
+            None => {
+                if moved()?.is_some() {
+                    target.inner.note_compacted(partition, source.inner.compacted(partition)?)?;
+                    source.inner.note_compacted(partition, None)?;
+                }
+            }
         }
         source.inner.delete(partition, false)?;
         target.checkpoint()?;

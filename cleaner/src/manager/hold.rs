@@ -156,6 +156,13 @@ impl Manager {
         Ok(Some(pooled.log))
     }
 
+    /// As [`remove`](Self::remove), of a partition that need not have been taken in: its line in the checkpoint of `dir` goes all the
+    /// same.
+    pub(super) fn leave(&self, partition: &TopicPartition, dir: &std::path::Path) -> Result<()> {
+        self.remove(partition)?;
+        self.shared.lock().checkpoints.remove(dir, partition)
+    }
+
     /// Moves a partition to another directory, whose log is `log`: the checkpoint goes with it. Cleaning must be held off.
     ///
     /// # Errors

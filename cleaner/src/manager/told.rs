@@ -27,8 +27,8 @@ impl Compaction for Manager {
         if ended { told(self.abort(partition)) } else { Ok(()) }
     }
 
-    fn leaves(&self, partition: &TopicPartition) -> kseg_log::Result<()> {
-        told(self.remove(partition).map(drop))
+    fn leaves(&self, partition: &TopicPartition, dir: &Path) -> kseg_log::Result<()> {
+        told(self.leave(partition, dir))
     }
 
     fn moved(&self, partition: &TopicPartition, dir: &Path, log: &Arc<Log>) -> kseg_log::Result<()> {

@@ -784,6 +784,12 @@ fn what_a_directory_does_to_its_logs_is_known_here() {
     assert_eq!(pool.manager.partitions(), [p(1), p(2)]);
     assert_eq!(pool.text("/d0"), "0\n1\nt 1 2\n");
     assert_eq!(pool.manager.state(&p(2)), None);
+    // So is one that is not open, or was never taken in; lines of others stay.
+    source.get_or_create(&p(3), None).unwrap();
+    pool.backend.names().create_dir_all(Path::new("/d0/t-4")).unwrap();
+    pool.write("/d0", "0\n3\nt 1 2\nt 3 5\nt 4 6\n");
+    assert!(source.delete(&p(3)).unwrap() && source.delete(&p(4)).unwrap());
+    assert_eq!(pool.text("/d0"), "0\n1\nt 1 2\n");
     // The end of compaction ends what is under way, and is no error where nothing is.
     logs.alter_topic("t", &[("cleanup.policy", "delete")], &[]).unwrap();
     assert!(matches!(pool.next(2), Next::NotCompacted));

@@ -112,6 +112,21 @@ fn every_retention_that_fails_is_told_and_a_log_that_is_not_compacted_is_named()
     assert!(!told.contains("w-0"), "{told}");
 }
 
+#[test]
+fn a_topic_made_anew_does_not_count_as_cleaned() {
+    let folder = folder();
+    let at = folder.path();
+    for lines in [2, 2] {
+        sealed(at, "t", &["cleanup.policy=compact"]);
+        good(at, &["clean", "run", "data", "--write", "--roll", "--all"], b"");
+        assert_eq!(text(good(at, &["cat", "data/t-0"], b"")).lines().count(), lines);
+        let checkpoint = || std::fs::read_to_string(at.join("data/cleaner-offset-checkpoint")).expect("text");
+        assert_eq!(checkpoint(), "0\n1\nt 0 3\n");
+        good(at, &["topics", "delete", "data", "t"], b"");
+        assert_eq!(checkpoint(), "0\n0\n");
+    }
+}
+
 /// Neither after an orderly stop, nor after a crash with a torn batch at the end, nor beside whoever has the directory open.
 #[test]
 fn status_and_plan_change_nothing() {

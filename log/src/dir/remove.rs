@@ -100,10 +100,7 @@ impl DirInner {
                 return Err(Error::NotADirectory { path: folder, found: "a file" });
             }
             let open = self.logs.lock().remove(partition);
-            let told = match self.compaction().filter(|_| open.is_some() && tell) {
-                Some(compaction) => compaction.leaves(partition),
-                None => Ok(()),
-            };
+            let told = if tell { self.tell_that_it_leaves(partition) } else { Ok(()) };
             if let Some(log) = open {
                 log.abandon();
             }
@@ -125,6 +122,17 @@ impl DirInner {
             self.checkpoint(&[RECOVERY_POINTS, LOG_STARTS])?;
         }
         Ok(renamed)
+    }
+
+    /// Nobody takes a partition that is made anew for one that was compacted.
+    ///
+    /// Source: Kafka `LogManager.asyncDelete`, `LogCleaner.updateCheckpoints`.
+    fn tell_that_it_leaves(&self, partition: &TopicPartition) -> Result<()> {
+        match self.compaction() {
+            // The file is written by nobody else then.
+            Some(compaction) => compaction.leaves(partition, &self.path),
+            None => self.note_compacted(partition, None),
+        }
     }
 
     /// Folders that were renamed for deletion before the directory was opened.

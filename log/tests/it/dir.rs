@@ -260,6 +260,36 @@ fn topics_are_told_as_far_as_their_folders_can_be_read() {
     assert_ne!(none.id, Uuid::ZERO);
 }
 
+/// Where nobody compacts the logs the directory itself keeps right how far they were.
+#[test]
+fn a_partition_that_leaves_is_in_no_cleaners_checkpoint_and_a_move_takes_its_line_along() {
+    let bench = Bench::new(&[]);
+    let two = manager(&bench, 2);
+    let names = bench.backend.names();
+    let path = |disk: usize| Path::new(&format!("/disk{disk}")).join("cleaner-offset-checkpoint");
+    let text = |disk| {
+        let bytes = names.read(&path(disk), 1 << 20).expect("read").unwrap_or_default();
+        String::from_utf8(bytes.to_vec()).expect("text")
+    };
+    let partition = |n| TopicPartition::new("t", n);
+    let first = two.live().next().expect("a directory");
+    first.create_topic("t", 3, []).expect("a topic");
+    first.create_topic("u", 2, []).expect("a topic");
+    let all = "0\n5\nt 0 4\nt 1 5\nt 2 6\nu 0 7\nu 1 8\n";
+    names.write(&path(0), all.as_bytes(), true).expect("written");
+    // One that is open, and one that is not.
+    lead(&first.get(&partition(0)).expect("open").expect("a log"), 1, 1, 100);
+    assert!(first.delete(&partition(0)).expect("deleted") && first.delete(&partition(1)).expect("deleted"));
+    assert_eq!(text(0), "0\n3\nt 2 6\nu 0 7\nu 1 8\n");
+    assert!(first.set_aside(&TopicPartition::new("u", 1)).expect("set aside"));
+    assert_eq!(text(0), "0\n2\nt 2 6\nu 0 7\n");
+    first.delete_topic("u").expect("deleted");
+    assert_eq!((text(0).as_str(), text(1).as_str()), ("0\n1\nt 2 6\n", ""));
+    names.write(&path(1), b"0\n2\nt 2 99\nx 0 1\n", true).expect("written");
+    while two.move_step(&partition(2), Path::new("/disk1"), 1 << 20).expect("a step") > 0 {}
+    assert_eq!((text(0).as_str(), text(1).as_str()), ("0\n0\n", "0\n2\nt 2 6\nx 0 1\n"));
+}
+
 #[test]
 fn a_truncation_writes_the_recovery_points_at_once() {
     let bench = Bench::new(&[]);
