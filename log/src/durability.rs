@@ -4,10 +4,13 @@
 //! durable, those of all records before it, and the names of the files that they are in, so that recovery finds them. One flush of the log
 //! serves all who wait: whoever blocks while none is going on runs it on its own thread, up to the log end as it is then;
 //! whoever comes meanwhile waits for its end, and the first who needs more runs the next. Handles that are only polled are
-//! served by whoever flushes, and if nobody does by a task of the log's scheduler.
+//! served by whoever flushes, and if nobody does by a task of the log's scheduler. Whoever runs a flush waits, for less than
+//! two of them take, for those who were served by the one before and are about to share this one; it sleeps meanwhile, which
+//! leaves the processor to them, and is woken when nearly all are here.
 //!
 //! Each handle has an entry in the committer's table, where its answer is put before anything changes that it was about: a
-//! truncation answers those whose records it drops, a failed flush all that are waiting, and a close all there are.
+//! truncation answers those whose records it drops, a failed flush all that are waiting, and a close all there are. Handles
+//! without an answer lie there by their offsets: a flush looks only at those that it serves.
 //!
 //! Invariants, each with a model in `tests/loom.rs`: nothing is acknowledged before a sync that began after it was
 //! written; everybody wakes; a fence reaches everybody.
@@ -20,22 +23,29 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use kseg_format::Offset;
 
 use crate::error::{Error, Result};
 use crate::log::{Inner, Log};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread, current, park, yield_now};
+use crate::sync::{
+    AtomicBool, AtomicUsize, Moment, Mutex, MutexGuard, Ordering, Thread, current, park, park_timeout,
+    yield_now,
+};
 
-/// Turns that a leader gives to those who were served with it last time, so that they share the next flush, too: no more
-/// than this for each of them, and no more once so many in a row have brought nothing. A lone writer's leader gives none.
-const TURNS_EACH: usize = 4;
-const TURNS_IDLE: usize = 3;
+/// The longest that a flush is put off for others, and of that without that one of them comes; less where a flush takes less.
+/// Who is to come at once has come by then, and a slow device does not make those wait longer who are there.
+const WAIT_MAX: Duration = Duration::from_millis(1);
+const IDLE_MAX: Duration = Duration::from_micros(200);
 
 /// Who waits for records of one log to be durable.
 #[derive(Debug)]
 pub(crate) struct Committer {
     table: Mutex<Table>,
+    /// Threads and tasks that wait for a flush; of each moment, so that whoever runs the next one can watch them come
+    /// without the lock that they come by. Orders nothing: Relaxed.
+    here: AtomicUsize,
 }
 
 /// A thread that waits. Woken by itself, and not through a lock that all of them would queue for.
@@ -47,23 +57,37 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct Table {
-    asked: BTreeMap<u64, Asked>,
+    /// Handles without an answer, by the offset below which records are to be durable and their number; with the waker
+    /// of those that are awaited.
+    pending: BTreeMap<(Offset, u64), Option<Waker>>,
+    /// Those with one.
+    answered: BTreeMap<u64, Answer>,
     last_id: u64,
     flushing: bool,
     /// Threads that wait for the end of a flush.
     waiting: Vec<Arc<Waiting>>,
-    /// How many the last flush served beside the thread that ran it.
-    served: usize,
+    /// Pending handles that have a waker.
+    awaited: usize,
     /// A task of the scheduler looks after those that are only polled.
     attended: bool,
+    pace: Pace,
+    /// Who is about to flush and sleeps until nearly all are here, or some time has passed.
+    gathering: Option<Thread>,
 }
 
-#[derive(Debug)]
-struct Asked {
-    /// Records below are to be durable.
-    end: Offset,
-    answer: Option<Answer>,
-    waker: Option<Waker>,
+/// How long the next flush is put off for those whom the last one served: they may be about to append again, and to share
+/// it.
+///
+/// Not longer than two flushes take, and only while more of them come: a flush that is run beside them instead serves few, and
+/// slows down their writes. A lone writer is not waited for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// How many waited before the last flush was over.
+    expected: usize,
+    /// When that was.
+    ended: Option<Moment>,
+    /// The least that a flush has taken of late.
+    quickest: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -74,20 +98,91 @@ enum Answer {
 
 impl Committer {
     pub(crate) fn new() -> Self {
-        Self { table: Mutex::new(Table::default()) }
+        Self { table: Mutex::new(Table::default()), here: AtomicUsize::new(0) }
+    }
+
+    /// Waits until the flush that is going on has ended, or something else was answered.
+    fn wait_for_end(&self, mut table: MutexGuard<'_, Table>) {
+        let waiting = Arc::new(Waiting { thread: current(), woken: AtomicBool::new(false) });
+        table.waiting.push(Arc::clone(&waiting));
+        self.count(&mut table);
+        drop(table);
+        // Pairs with the store in `wake`.
+        while !waiting.woken.load(Ordering::Acquire) {
+            park();
+        }
+    }
+
+    /// Takes note of how many wait. Under the lock of the table.
+    fn count(&self, table: &mut Table) {
+        let here = table.waiting.len() + table.awaited;
+        self.here.store(here, Ordering::Relaxed);
+        if table.pace.is_nearly(here)
+            && let Some(leader) = table.gathering.take()
+        {
+            leader.unpark();
+        }
+    }
+
+    /// Puts the next flush off for those who are about to share it. `pace` is from when the caller began to lead.
+    fn gather(&self, pace: Pace) {
+        let Some(ended) = pace.ended else { return };
+        let (mut before, mut since) = (None, ended);
+        loop {
+            let here = self.here.load(Ordering::Relaxed);
+            if here >= pace.expected || ended.elapsed() >= WAIT_MAX.min(pace.quickest * 2) {
+                return;
+            }
+            let idle = IDLE_MAX.min(pace.quickest / 2);
+            if before != Some(here) {
+                (before, since) = (Some(here), Moment::now());
+            } else if since.elapsed() >= idle {
+                return;
+            }
+            if pace.is_nearly(here) {
+                yield_now();
+            } else {
+                park_timeout(idle);
+            }
+        }
+    }
+}
+
+impl Pace {
+    /// Whether so many are here that the leader, if it sleeps, is to be woken: that takes as long as the last ones take.
+    fn is_nearly(&self, here: usize) -> bool {
+        here >= self.expected - self.expected / 8
+    }
+
+    /// A flush that took `took` is over, before which `waited` waited beside who ran it.
+    fn flushed(&mut self, took: Duration, waited: usize) {
+        // Goes up slowly where flushes have become slower.
+        let before = self.quickest + self.quickest / 16 + Duration::from_micros(1);
+        let quickest = if self.ended.is_none() { took } else { took.min(before) };
+        *self = Pace { expected: waited, ended: Some(Moment::now()), quickest };
     }
 }
 
 impl Table {
-    /// Answers what has no answer yet and for which `answer` has one; returns those to be woken for it.
-    fn settle(&mut self, answer: impl Fn(Offset) -> Option<Answer>) -> Vec<Waker> {
+    /// Answers the pending handles on records below `durable`, and with `not` those of the others that reach above its
+    /// offset; returns those to be woken for it.
+    fn settle(&mut self, durable: Offset, not: Option<(Offset, Arc<str>)>) -> Vec<Waker> {
         let mut woken = Vec::new();
-        for asked in self.asked.values_mut().filter(|asked| asked.answer.is_none()) {
-            asked.answer = answer(asked.end);
-            if asked.answer.is_some() {
-                woken.extend(asked.waker.take());
+        let mut answer = |((_, id), waker): ((Offset, u64), Option<Waker>), answer| {
+            self.answered.insert(id, answer);
+            woken.extend(waker);
+        };
+        while let Some(first) = self.pending.first_entry()
+            && first.key().0 <= durable
+        {
+            answer(first.remove_entry(), Answer::Durable);
+        }
+        if let Some((above, cause)) = not {
+            for handle in self.pending.split_off(&(above.next(), 0)) {
+                answer(handle, Answer::Not(Arc::clone(&cause)));
             }
         }
+        self.awaited -= woken.len();
         woken
     }
 }
@@ -98,7 +193,7 @@ impl Inner {
         let mut table = self.committer.table.lock();
         table.last_id += 1;
         let id = table.last_id;
-        table.asked.insert(id, Asked { end, answer: None, waker: None });
+        table.pending.insert((end, id), None);
         Durability { log: Arc::clone(self), id, end }
     }
 
@@ -107,56 +202,59 @@ impl Inner {
         self.marks.read().durable >= end
     }
 
-    /// Answers, of those that have no answer yet, all that are durable, and those for which `answer` has another one.
-    fn settle(&self, answer: impl Fn(Offset) -> Option<Answer>) {
+    /// Answers, of those that have no answer yet, all that are durable, and with `not` those of the others that reach above
+    /// its offset.
+    fn settle(&self, not: Option<(Offset, Arc<str>)>) {
         let mut table = self.committer.table.lock();
-        if table.asked.is_empty() {
-            return;
-        }
-        let wakers = self.settle_in(&mut table, answer);
+        let wakers = self.settle_in(&mut table, not);
         let waiting = std::mem::take(&mut table.waiting);
+        self.committer.count(&mut table);
         drop(table);
         wake(waiting, wakers);
     }
 
     /// As [`settle`](Self::settle), but returns those to be woken.
-    fn settle_in(&self, table: &mut Table, answer: impl Fn(Offset) -> Option<Answer>) -> Vec<Waker> {
+    fn settle_in(&self, table: &mut Table, not: Option<(Offset, Arc<str>)>) -> Vec<Waker> {
         // Read under the table's lock: a mark from before a truncation would speak for whoever has asked since.
         let durable = self.marks.read().durable;
-        table.settle(|end| if durable >= end { Some(Answer::Durable) } else { answer(end) })
+        table.settle(durable, not)
     }
 
     /// More is durable: answers those that waited for it.
     pub(crate) fn settle_durable(&self) {
-        self.settle(|_| None);
+        self.settle(None);
     }
 
     /// The log is about to be cut at `to`: nobody will be told of records behind it that they are durable, but for those
     /// that are so already.
     pub(crate) fn settle_cut(&self, to: Offset) {
-        let cut: Arc<str> = "they were truncated before they were known to be durable".into();
-        self.settle(|end| (end > to).then(|| Answer::Not(Arc::clone(&cut))));
+        self.settle(Some((to, "they were truncated before they were known to be durable".into())));
     }
 
     /// Nobody who waits will be told that anything is durable, but what is so already.
     pub(crate) fn settle_failed(&self, cause: &impl fmt::Display) {
-        let cause: Arc<str> = cause.to_string().into();
-        self.settle(|_| Some(Answer::Not(Arc::clone(&cause))));
+        self.settle(Some((Offset::ZERO, cause.to_string().into())));
     }
 
     /// Runs a flush for all who wait. `table` says that none is going on.
     fn lead(self: &Arc<Self>, mut table: MutexGuard<'_, Table>) -> Result<()> {
         table.flushing = true;
-        let served = table.served;
+        let pace = table.pace;
+        table.gathering = Some(current());
         drop(table);
-        self.gather(served);
+        self.committer.gather(pace);
+        let begun = Moment::now();
         let result = self.flush_to(self.log_end(), false);
-        let cause: Option<Arc<str>> = result.as_ref().err().map(|error| error.to_string().into());
+        let took = begun.elapsed();
+        let not = result.as_ref().err().map(|error| (Offset::ZERO, error.to_string().into()));
         let mut table = self.committer.table.lock();
         table.flushing = false;
-        let wakers = self.settle_in(&mut table, |_| cause.clone().map(Answer::Not));
+        table.gathering = None;
+        let waited = table.waiting.len() + table.awaited;
+        table.pace.flushed(took, waited);
+        let wakers = self.settle_in(&mut table, not);
         let waiting = std::mem::take(&mut table.waiting);
-        table.served = waiting.len() + wakers.len();
+        self.committer.count(&mut table);
         drop(table);
         wake(waiting, wakers);
         result
@@ -188,7 +286,7 @@ impl Inner {
                 return answer;
             }
             if table.flushing {
-                wait_for_end(table);
+                self.committer.wait_for_end(table);
             } else if let Err(error) = self.lead(table) {
                 // What it failed at may lie behind these records.
                 return match answer(&self.committer.table.lock()) {
@@ -199,32 +297,14 @@ impl Inner {
         }
     }
 
-    /// Lets those run who were served by the last flush and are about to append again.
-    fn gather(&self, served: usize) {
-        let (mut before, mut idle) = ((0, Offset::ZERO), 0);
-        for _ in 0..served * TURNS_EACH {
-            let table = self.committer.table.lock();
-            let back = table.waiting.len() + usize::from(table.attended);
-            drop(table);
-            let now = (back, self.log_end());
-            idle = if now == before { idle + 1 } else { 0 };
-            if back >= served || idle == TURNS_IDLE {
-                return;
-            }
-            before = now;
-            yield_now();
-        }
-    }
-
-    /// Runs flushes until nobody waits for one by a waker alone.
+    /// Runs a flush if anybody waits for one by a waker alone, and has itself called again then.
     fn attend(self: &Arc<Self>) {
         let mut table = self.committer.table.lock();
-        let waits = |table: &Table| table.asked.values().any(|asked| asked.waker.is_some());
-        while table.flushing && waits(&table) {
-            wait_for_end(table);
+        while table.flushing && table.awaited > 0 {
+            self.committer.wait_for_end(table);
             table = self.committer.table.lock();
         }
-        if !waits(&table) {
+        if table.awaited == 0 {
             table.attended = false;
             return;
         }
@@ -237,17 +317,6 @@ impl Inner {
     fn attend_later(self: &Arc<Self>) {
         let log = Arc::clone(self);
         self.scheduler.schedule("sync-asked", 0, Box::new(move || log.attend()));
-    }
-}
-
-/// Waits until the flush that is going on has ended, or something else was answered.
-fn wait_for_end(mut table: MutexGuard<'_, Table>) {
-    let waiting = Arc::new(Waiting { thread: current(), woken: AtomicBool::new(false) });
-    table.waiting.push(Arc::clone(&waiting));
-    drop(table);
-    // Pairs with the store in `wake`.
-    while !waiting.woken.load(Ordering::Acquire) {
-        park();
     }
 }
 
@@ -270,7 +339,8 @@ fn wake(waiting: Vec<Arc<Waiting>>, wakers: Vec<Waker>) {
 /// abandoned. They may be there all the same.
 ///
 /// The future needs no runtime. Its flush is run by whoever waits for another handle or flushes the log, else as a task
-/// of the log's [`Scheduler`](crate::Scheduler).
+/// of the log's [`Scheduler`](crate::Scheduler): one that runs its tasks on a thread of its own, as
+/// [`ThreadScheduler`](crate::ThreadScheduler), or each poll waits for a flush for itself alone.
 #[must_use = "nothing becomes durable by it until it is waited on or awaited"]
 pub struct Durability {
     log: Arc<Inner>,
@@ -314,15 +384,19 @@ impl Durability {
         self.answer(&self.log.committer.table.lock())
     }
 
+    fn key(&self) -> (Offset, u64) {
+        (self.end, self.id)
+    }
+
     fn answer(&self, table: &Table) -> Option<Result<()>> {
         let not = |cause: &str| Error::NotDurable {
             dir: self.log.dir.clone(),
             end: self.end,
             cause: cause.to_owned(),
         };
-        match table.asked.get(&self.id).map(|asked| &asked.answer) {
-            Some(Some(Answer::Durable)) => Some(Ok(())),
-            Some(Some(Answer::Not(cause))) => Some(Err(not(cause))),
+        match table.answered.get(&self.id) {
+            Some(Answer::Durable) => Some(Ok(())),
+            Some(Answer::Not(cause)) => Some(Err(not(cause))),
             _ if self.log.reached(self.end) => Some(Ok(())),
             _ if self.log.fence.is_set() => Some(Err(not(&self.log.fence.cause()))),
             _ => None,
@@ -338,11 +412,17 @@ impl Future for Durability {
         if let Some(answer) = self.answer(&table) {
             return Poll::Ready(answer);
         }
-        if let Some(asked) = table.asked.get_mut(&self.id) {
-            asked.waker = Some(context.waker().clone());
+        let waker = Some(context.waker().clone());
+        // What is not answered is pending.
+        let before = table.pending.insert(self.key(), waker).flatten();
+        if before.is_none() {
+            table.awaited += 1;
+            self.log.committer.count(&mut table);
         }
         let attended = std::mem::replace(&mut table.attended, true);
         drop(table);
+        // Not under the lock: the last handle of a task may be what another handle is dropped with.
+        drop(before);
         if !attended {
             self.log.attend_later();
             // A scheduler may have run it at once.
@@ -356,7 +436,19 @@ impl Future for Durability {
 
 impl Drop for Durability {
     fn drop(&mut self) {
-        self.log.committer.table.lock().asked.remove(&self.id);
+        let committer = &self.log.committer;
+        let mut table = committer.table.lock();
+        if table.answered.remove(&self.id).is_some() {
+            return;
+        }
+        let waker = table.pending.remove(&self.key()).flatten();
+        if waker.is_some() {
+            table.awaited -= 1;
+            committer.count(&mut table);
+        }
+        // As in `poll`.
+        drop(table);
+        drop(waker);
     }
 }
 

@@ -25,6 +25,13 @@ mod imp {
     pub(crate) fn yield_now() {
         std::thread::yield_now();
     }
+
+    /// As `park`, for about `time` at most.
+    pub(crate) fn park_timeout(time: std::time::Duration) {
+        std::thread::park_timeout(time);
+    }
+
+    pub(crate) type Moment = std::time::Instant;
 }
 
 #[cfg(loom)]
@@ -50,6 +57,25 @@ mod imp {
     /// Lets others run.
     pub(crate) fn yield_now() {
         loom::thread::yield_now();
+    }
+
+    /// As `park`, for no time at all.
+    pub(crate) fn park_timeout(_time: std::time::Duration) {
+        yield_now();
+    }
+
+    /// A point in time, of which there are two: one that is now, and one that is long past once another thread has run.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Moment;
+
+    impl Moment {
+        pub(crate) fn now() -> Self {
+            Moment
+        }
+
+        pub(crate) fn elapsed(&self) -> std::time::Duration {
+            std::time::Duration::from_secs(3600)
+        }
     }
 
     #[derive(Debug)]
@@ -93,8 +119,8 @@ mod imp {
 /// the same in both halves.
 pub(crate) use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 pub(crate) use imp::{
-    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, MutexGuard, RwLock, Thread, current, park,
-    yield_now,
+    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Moment, Mutex, MutexGuard, RwLock, Thread, current, park,
+    park_timeout, yield_now,
 };
 pub(crate) use std::sync::atomic::Ordering;
 /// A thread that runs background work; models drive that work by hand instead.
