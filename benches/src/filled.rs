@@ -117,11 +117,14 @@ impl Filled {
     }
 }
 
-/// Opens a new or cleanly closed log over `backend`.
+/// Opens a new or cleanly closed log over `backend`, whose background work is done where it comes up.
 pub(crate) fn open(backend: &Arc<dyn Backend>, dir: &Path, config: LogConfig) -> Result<Log, BenchError> {
-    backend.names().create_dir_all(dir)?;
-    let mut options = OpenOptions::new(backend.clone());
-    options.config = config;
+    open_with(OpenOptions { config, ..OpenOptions::new(backend.clone()) }, dir)
+}
+
+/// Opens a new or cleanly closed log.
+pub(crate) fn open_with(options: OpenOptions, dir: &Path) -> Result<Log, BenchError> {
+    options.backend.names().create_dir_all(dir)?;
     Ok(Log::open(dir, options)?)
 }
 

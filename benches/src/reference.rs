@@ -71,13 +71,20 @@ pub(crate) struct WriteLoop {
     scale: Scale,
     state: FileState,
     sync_every: usize,
+    /// Buffers are made while the watch runs.
+    makes_buffers: bool,
 }
 
 impl WriteLoop {
     /// Writes batches of `supply` to `path`, beginning again with a fresh file where the scale says, and syncs after
     /// every `sync_every` of them; never if that is 0.
     pub(crate) fn new(path: PathBuf, supply: Supply, scale: Scale, sync_every: usize) -> WriteLoop {
-        WriteLoop { path, supply, scale, state: FileState::Extending, sync_every }
+        WriteLoop { path, supply, scale, state: FileState::Extending, sync_every, makes_buffers: false }
+    }
+
+    /// The same beside works that make their buffers while the watch runs, so that it does, too. It must sync.
+    pub(crate) fn making_buffers(self) -> WriteLoop {
+        WriteLoop { makes_buffers: true, ..self }
     }
 
     /// The same in files of another state.
@@ -143,14 +150,18 @@ impl Work for WriteLoop {
             let file = self.fresh()?;
             let mut at = 0;
             while watch.runs() && at < cap {
-                let group = match self.sync_every {
+                let ready = match self.sync_every {
+                    _ if self.makes_buffers => Vec::new(),
                     0 => self.supply.group(),
                     count => (0..count).map(|_| self.supply.one()).collect(),
                 };
                 watch.time(|| {
                     let begin = at;
                     let mut batches = 0;
-                    for batch in group {
+                    let count = if self.makes_buffers { self.sync_every } else { ready.len() };
+                    let mut ready = ready.into_iter();
+                    for _ in 0..count {
+                        let batch = ready.next().unwrap_or_else(|| self.supply.one());
                         self.write(&file, &batch, at)?;
                         at += batch.len() as u64;
                         batches += 1;

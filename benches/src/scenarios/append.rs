@@ -6,9 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use futures::executor::block_on;
+use futures::stream::{FuturesUnordered, TryStreamExt};
 use kseg_format::{LeaderEpoch, Offset, Origin};
 use kseg_io_backends::Backend;
-use kseg_log::{Isolation, Log, LogConfig, Observer};
+use kseg_log::{Isolation, Log, Observer, OpenOptions, ThreadScheduler, TransactionVersion};
 
 use super::Scenario;
 use crate::bench::{Bench, Medium};
@@ -40,13 +42,27 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "64 producers on one log, each flushing its 4 KiB batch before the next; a bare loop that writes 64 of them \
              and syncs once",
             Unit::Appends,
-            |bench| many(bench, PRODUCERS, GOAL_OF_MANY),
+            |bench| many(bench, Producers::Threads, PRODUCERS, GOAL_OF_MANY),
         ),
         Scenario::new(
             "append-durable-4k-64-to-1",
             "the same 64 producers; the bare loop of one writer, which syncs after each batch",
             Unit::Appends,
-            |bench| many(bench, 1, GOAL_TO_ONE),
+            |bench| many(bench, Producers::Threads, 1, GOAL_TO_ONE),
+        )
+        .on_request(),
+        Scenario::new(
+            "append-durable-4k-64-tasks",
+            "64 producers as tasks of one thread on one log, each awaiting the durability of its 4 KiB batch before the \
+             next; a bare loop that writes 64 of them and syncs once",
+            Unit::Appends,
+            |bench| many(bench, Producers::Tasks, PRODUCERS, GOAL_OF_MANY),
+        ),
+        Scenario::new(
+            "append-durable-4k-64-tasks-to-1",
+            "the same 64 tasks; the bare loop of one writer, which syncs after each batch",
+            Unit::Appends,
+            |bench| many(bench, Producers::Tasks, 1, GOAL_TO_ONE),
         )
         .on_request(),
         Scenario::new(
@@ -125,15 +141,29 @@ const PRODUCERS: usize = 64;
 const GOAL_OF_MANY: f64 = 0.8;
 const GOAL_TO_ONE: f64 = 10.0;
 
+/// What each of many producers is.
+#[derive(Clone, Copy, Debug)]
+enum Producers {
+    /// A thread that blocks until its batch is durable.
+    Threads,
+    /// A task that awaits it. All run on one thread.
+    Tasks,
+}
+
 /// Many producers, beside a bare loop that syncs once for `every` of its writes.
-fn many(bench: &mut Bench, every: usize, goal: f64) -> Result<Vec<Entrant>, BenchError> {
+fn many(
+    bench: &mut Bench,
+    producers: Producers,
+    every: usize,
+    goal: f64,
+) -> Result<Vec<Entrant>, BenchError> {
     let supply = Supply::new(4 << 10, 1 << 10)?;
     bench.entrants(
         Some(goal),
         &[Medium::File],
         |bench, _, _| {
             let path = bench.dir().join("reference");
-            let work = Box::new(WriteLoop::new(path, supply.clone(), bench.scale(), every));
+            let work = Box::new(WriteLoop::new(path, supply.clone(), bench.scale(), every).making_buffers());
             let name = if every == 1 {
                 "pwrite + fdatasync".to_owned()
             } else {
@@ -142,47 +172,86 @@ fn many(bench: &mut Bench, every: usize, goal: f64) -> Result<Vec<Entrant>, Benc
             Ok(Entrant { name, reference: None, goal: None, work })
         },
         |bench, backend| {
-            let log = LogAppend::new(bench, backend, supply.clone(), Sync::Each, FileState::Extending)?;
-            Ok(Box::new(ManyAppend(log)))
+            let mut one = LogAppend::new(bench, backend, supply.clone(), Sync::Each, FileState::Extending)?;
+            if matches!(producers, Producers::Tasks) {
+                // Those who await run no flush themselves.
+                one.scheduler = Some(ThreadScheduler::start().map_err(BenchError::io("start", bench.dir()))?);
+            }
+            Ok(Box::new(ManyAppend { one, producers }))
         },
     )
 }
 
-/// Many threads append to one log, which is new in each slice, each waiting until its batch is durable.
+/// Many producers append to one log, which is new in each slice, each waiting until its batch is durable.
 #[derive(Debug)]
-struct ManyAppend(LogAppend);
+struct ManyAppend {
+    one: LogAppend,
+    producers: Producers,
+}
+
+impl ManyAppend {
+    /// Each of `supplies` on a thread of its own; returns how many batches that were.
+    fn on_threads(
+        &self,
+        log: &Log,
+        supplies: &mut [Supply],
+        runs: impl Fn() -> bool + std::marker::Sync,
+    ) -> Result<u64, BenchError> {
+        let produce = |supply: &mut Supply| {
+            let mut batches = 0;
+            while runs() {
+                self.one.append(log, supply.one())?;
+                batches += 1;
+            }
+            Ok::<u64, BenchError>(batches)
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                supplies.iter_mut().map(|supply| scope.spawn(move || produce(supply))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a producer does not panic")).sum()
+        })
+    }
+
+    /// Each of `supplies` as a task of this thread; returns how many batches that were.
+    fn as_tasks(log: &Log, supplies: &mut [Supply], runs: impl Fn() -> bool) -> Result<u64, BenchError> {
+        let produce = async |supply: &mut Supply| {
+            let mut batches = 0;
+            while runs() {
+                let (epoch, version) = (LeaderEpoch::new(0), TransactionVersion::V0);
+                let (_, durability) =
+                    log.append_as_leader_durable(supply.one(), epoch, Origin::Client, version)?;
+                durability.await?;
+                batches += 1;
+            }
+            Ok::<u64, BenchError>(batches)
+        };
+        let tasks: FuturesUnordered<_> = supplies.iter_mut().map(produce).collect();
+        block_on(tasks.try_fold(0, async |total, batches| Ok(total + batches)))
+    }
+}
 
 impl Work for ManyAppend {
     fn check(&mut self) -> Result<u64, BenchError> {
-        self.0.check()
+        self.one.check()
     }
 
     fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
         let mut watch = Watch::new(at_least);
-        let work = &self.0;
-        let log = work.fresh()?;
-        let mut supplies: Vec<Supply> = (0..PRODUCERS).map(|_| work.supply.clone()).collect();
+        let log = self.one.fresh()?;
+        let mut supplies: Vec<Supply> = (0..PRODUCERS).map(|_| self.one.supply.clone()).collect();
         watch.time(|| {
             let begin = Instant::now();
-            let produce = |supply: &mut Supply| {
-                let mut batches = 0;
-                while begin.elapsed() < at_least {
-                    work.append(&log, supply.one())?;
-                    batches += 1;
-                }
-                Ok::<u64, BenchError>(batches)
-            };
-            thread::scope(|scope| {
-                let threads: Vec<_> =
-                    supplies.iter_mut().map(|supply| scope.spawn(move || produce(supply))).collect();
-                threads.into_iter().map(|thread| thread.join().expect("a producer does not panic")).sum()
-            })
+            let runs = || begin.elapsed() < at_least;
+            match self.producers {
+                Producers::Threads => self.on_threads(&log, &mut supplies, runs),
+                Producers::Tasks => Self::as_tasks(&log, &mut supplies, runs),
+            }
         })?;
         let slice = watch.stop();
-        let end = slice.units * work.supply.records() as u64;
+        let end = slice.units * self.one.supply.records() as u64;
         expect("the log end offset", end, filled::number(log.log_end_offset()))?;
         expect("the recovery point", end, filled::number(log.recovery_point()))?;
-        work.remove(log)?;
+        self.one.remove(log)?;
         Ok(slice)
     }
 }
@@ -199,6 +268,8 @@ pub(super) struct LogAppend {
     prepared: bool,
     /// Threads that read what is appended as it comes.
     readers: usize,
+    /// Does the log's background work on a thread of its own; where there is none it is done where it comes up.
+    scheduler: Option<Arc<ThreadScheduler>>,
 }
 
 impl LogAppend {
@@ -216,7 +287,8 @@ impl LogAppend {
         let prepared = state != FileState::Extending;
         let backend = if prepared { state.of_backend(backend, bench)? } else { backend.clone() };
         let dir = bench.dir().join(backend.name()).join("append-0");
-        Ok(LogAppend { backend, dir, supply, cap: state.cap(bench.scale()), sync, prepared, readers: 0 })
+        let cap = state.cap(bench.scale());
+        Ok(LogAppend { backend, dir, supply, cap, sync, prepared, readers: 0, scheduler: None })
     }
 
     /// The same beside so many readers that follow the end of the log.
@@ -225,7 +297,11 @@ impl LogAppend {
     }
 
     pub(super) fn fresh(&self) -> Result<Log, BenchError> {
-        filled::open(&self.backend, &self.dir, LogConfig::default())
+        let mut options = OpenOptions::new(self.backend.clone());
+        if let Some(scheduler) = &self.scheduler {
+            options.scheduler = scheduler.clone();
+        }
+        filled::open_with(options, &self.dir)
     }
 
     fn append(&self, log: &Log, batch: BytesMut) -> Result<(), BenchError> {

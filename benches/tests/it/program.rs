@@ -39,7 +39,7 @@ fn two_runs_have_the_same_hashes() {
         let printed = text(&bench(&["--tiny", "--scenarios", "append*,lookup"], dir.path()).stdout);
         let lines: Vec<String> =
             printed.lines().filter(|line| line.contains("hash")).map(str::to_owned).collect();
-        assert_eq!(lines.len(), 9, "{printed}");
+        assert_eq!(lines.len(), 11, "{printed}");
         lines
     };
     assert_eq!(hashes(), hashes());
