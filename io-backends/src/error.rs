@@ -10,7 +10,10 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The file system or a quota is full. What was there before stays; trying again after space was freed is fine.
+    /// The file system or a quota is full, or the file would be longer than this process may make one (`RLIMIT_FSIZE`) or than
+    /// the file system takes. What was there before stays; trying again is fine after space was freed, or with less.
+    ///
+    /// The system sends `SIGXFSZ` to a process that meets its limit, which ends it unless the signal is ignored or handled.
     NoSpace,
     /// This file, file system or kernel cannot do it. Asking again gives the same answer.
     Unsupported,
@@ -33,6 +36,8 @@ impl Verdict {
         use io::ErrorKind as Kind;
         match source.kind() {
             Kind::StorageFull | Kind::QuotaExceeded => Verdict::NoSpace,
+            // The system's word. Of this crate's own it is a position that no file has.
+            Kind::FileTooLarge if source.raw_os_error().is_some() => Verdict::NoSpace,
             Kind::Unsupported => Verdict::Unsupported,
             Kind::InvalidInput
             | Kind::AlreadyExists
@@ -249,6 +254,7 @@ mod tests {
         let of = |errno: rustix::io::Errno| IoError::new("write", "a.log", errno.into()).verdict();
         assert_eq!(of(rustix::io::Errno::NOSPC), Verdict::NoSpace);
         assert_eq!(of(rustix::io::Errno::DQUOT), Verdict::NoSpace);
+        assert_eq!(of(rustix::io::Errno::FBIG), Verdict::NoSpace);
         assert_eq!(of(rustix::io::Errno::IO), Verdict::Damaged);
         assert_eq!(of(rustix::io::Errno::NOENT), Verdict::Absent);
         assert_eq!(of(rustix::io::Errno::ACCESS), Verdict::Denied);

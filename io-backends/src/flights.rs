@@ -228,7 +228,7 @@ impl Flight {
         if self.shorts > SHORT_MAX {
             return wrong(format!("the write at {} does not come to an end", self.at));
         }
-        // From the block that was only begun: its bytes before are the same.
+        // From the unit that was only begun: its bytes before are the same.
         let whole = written - written % self.block;
         data.advance(whole);
         self.at += whole;

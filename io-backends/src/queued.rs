@@ -139,7 +139,8 @@ impl QueuedAppender {
             let through = if self.plan.through { Through::Data } else { Through::No };
             writer.ahead |= !end.is_multiple_of(block);
             writer.sent = end;
-            self.flights.start(&*self.file, from, data, end, block, through);
+            let unit = u64::from(self.align.offset.get());
+            self.flights.start(&*self.file, from, data, end, unit, through);
         }
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::fs::{Advice as OsAdvice, FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::appender::LEN_MAX;
 use crate::backend::{Align, Backend, FileCaps, MapAccess, Namespace, OpenHow, RawFile};
@@ -283,6 +284,7 @@ impl RawFile for StdFile {
         let done = match op {
             Op::Write { at, data, through } => {
                 let result = self.write(at, &data, through).map_err(|source| {
+                    let source = limited(source, at.saturating_add(data.len()));
                     let error = self.error("write", source).with_range(at, data.len());
                     // The sync in it may be what failed, and takes other writes with it.
                     match (through, error.verdict()) {
@@ -331,6 +333,18 @@ impl RawFile for StdFile {
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+}
+
+/// The error of a write that was to reach to `end`. Where the process's limit on the size of a file lies in the middle of a
+/// direct write, the system cuts the write there, and then refuses what is left because it is not aligned.
+#[cold]
+pub(crate) fn limited(error: io::Error, end: u64) -> io::Error {
+    let beyond = || getrlimit(Resource::Fsize).current.is_some_and(|limit| end > limit);
+    if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) && beyond() {
+        Errno::FBIG.into()
+    } else {
+        error
     }
 }
 

@@ -32,7 +32,7 @@ use crate::inode::{Inode, Writing};
 use crate::op::{Done, Gather, Through};
 use crate::probe::Unavailable;
 use crate::slots::SlotTable;
-use crate::std_file::{BYTES_MAX, PARTS_MAX};
+use crate::std_file::{BYTES_MAX, PARTS_MAX, limited};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, yield_now};
 use crate::ticket::{Completer, Driver, Ticket};
 
@@ -531,6 +531,7 @@ impl Flying {
         // A view may come into being before anybody hears of the end.
         drop(writing);
         let result = result.map(|()| size).map_err(|source| {
+            let source = limited(source, at + size);
             let error = IoError::new("write", &*path, source).with_range(at, size);
             // The sync in it may be what failed, and takes other writes with it.
             match (through, error.verdict()) {

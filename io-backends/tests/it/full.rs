@@ -1,6 +1,8 @@
 //! A disk that is really full.
 
+use std::io::ErrorKind;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -89,4 +91,72 @@ fn iob_10_a_disk_that_is_really_full_refuses_appends_and_takes_them_again_when_t
             std::fs::remove_file(&path).unwrap();
         }
     }
+}
+
+/// The directory for the process of [`iob_10_a_limit_on_the_size_of_files_refuses_appends_and_fences_nothing`] that has the limit.
+const LIMITED: &str = "KSEG_LIMITED";
+
+#[test]
+fn iob_10_a_limit_on_the_size_of_files_refuses_appends_and_fences_nothing() {
+    let name = "full::iob_10_a_limit_on_the_size_of_files_refuses_appends_and_fences_nothing";
+    if let Some(dir) = std::env::var_os(LIMITED) {
+        return places::SPECS.iter().for_each(|spec| meet_the_limit(spec, Path::new(&dir)));
+    }
+    // In blocks of 512 bytes, no multiple of what engines write at a time; and in the middle of such a block.
+    for limit in ["ulimit -f 2001", "prlimit --pid $$ --fsize=1000001"] {
+        // The limit is the process's: one of its own meets it, which ignores the signal that comes with the error.
+        let dir = places::on_disk();
+        let script = format!("{limit} || exit 77; trap '' XFSZ; exec \"$0\" --exact {name} --nocapture");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(LIMITED, dir.path());
+        let output = shell.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(77) {
+            println!("skipped: {limit}: {error}");
+            continue;
+        }
+        assert!(output.status.success(), "{limit}: {told}{error}");
+        assert!(told.contains("std met it"), "{limit}: {told}");
+    }
+}
+
+fn meet_the_limit(spec: &str, dir: &Path) {
+    let Some(backend) = places::backend(spec, dir) else { return };
+    let path = dir.join(format!("{spec}.log"));
+    let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+    let append = |len: usize| {
+        let at = log.marks().accepted();
+        log.append(Bytes::from(bytes(at, len)).into()).map(drop)
+    };
+    append(1000).unwrap();
+    assert_eq!(log.flush().unwrap(), 1000);
+    for len in [90_000, 40_000] {
+        // What an append accepts may not have been written yet.
+        let refused = loop {
+            if let Err(error) = append(len).and_then(|()| log.flush()) {
+                break error;
+            }
+            assert!(log.marks().accepted() < 2 << 20, "{spec}: there is no limit");
+        };
+        assert_eq!(
+            (refused.verdict(), refused.kind()),
+            (Verdict::NoSpace, ErrorKind::FileTooLarge),
+            "{spec}"
+        );
+        assert!(refused.to_string().contains(".log"), "{refused}");
+    }
+    assert!(!log.marks().fenced(), "{spec}");
+    let (accepted, durable) = (log.marks().accepted(), log.marks().durable());
+    assert!(durable > 500_000, "{spec}: {durable}");
+    assert!(all(&*log) == bytes(0, accepted as usize), "{spec}");
+    // What was acknowledged stays, also where what came behind it is cut.
+    log.truncate(durable - 50_000).unwrap();
+    append(30_000).unwrap();
+    let len = durable - 20_000;
+    assert_eq!(log.flush().unwrap(), len, "{spec}");
+    assert_eq!(log.seal().unwrap(), len, "{spec}");
+    drop(log);
+    assert!(std::fs::read(&path).unwrap() == bytes(0, len as usize), "{spec}");
+    println!("{spec} met it");
 }

@@ -347,3 +347,32 @@ fn iob_10_a_full_disk_is_told_and_what_is_there_stays_readable() {
         assert_eq!(spans(&log, 2), twelve(next.get() + 2)[2..], "{spec}");
     });
 }
+
+#[test]
+fn iob_10_a_file_that_may_not_grow_is_told_and_what_is_there_stays() {
+    places::with_each(|spec, backend, dir| {
+        let faulty = Arc::new(Faulty::new(backend));
+        let bench = Bench::below(dir, faulty.clone(), &[]);
+        let log = bench.open();
+        let acknowledged = || append(&log, 1000).map(drop).and_then(|()| log.flush(false));
+        acknowledged().expect(spec);
+        let fault = || Fault::on(Call::Write).role("log").error(27).always();
+        // Also one that is met in the middle of a write.
+        for fault in [fault(), Fault::on(Call::Write).role("log").error_after(100, 27).always()] {
+            let before = log.recovery_point();
+            faulty.inject(fault);
+            for _ in 0..3 {
+                let error = acknowledged().expect_err("it may not grow").to_string();
+                assert!(error.contains("File too large") && error.contains(".log"), "{spec}: {error}");
+            }
+            assert_eq!(log.recovery_point(), before, "{spec}");
+            assert_eq!(spans(&log, 0), twelve(log.log_end_offset().get()), "{spec}");
+            faulty.clear();
+            acknowledged().expect(spec);
+            assert_eq!(log.recovery_point(), log.log_end_offset(), "{spec}");
+        }
+        let end = log.log_end_offset().get();
+        log.close().expect(spec);
+        assert_eq!(spans(&bench.open_at(true, end, 0), 0), twelve(end), "{spec}");
+    });
+}
