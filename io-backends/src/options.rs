@@ -16,7 +16,7 @@ pub struct Options {
     pub entries: Option<u32>,
     /// `inline`: writes through the page cache of fewer bytes are done by the thread that asks for them, as by `std`: they would be
     /// handed to a thread of the kernel, which costs more than they do. 0 for none. At most 64m; engine `uring` without
-    /// `direct`. Default: 64k.
+    /// `direct`, which does so with what is smaller than 16k and than a chunk. Default: 64k.
     pub inline: Option<u32>,
     /// `registered`: `off` for a ring without registered files and buffers. Engine `uring`. Default: on, where the kernel has
     /// them.
@@ -28,7 +28,7 @@ pub struct Options {
     pub tail: Option<u32>,
     /// `preallocate`: blocks are taken ahead in steps of so many bytes; the file's length stays exact. 0 for none. At
     /// most 1024m. Default: none; 1m with `uring`. With `direct` the default is 16m, by which the length goes ahead
-    /// between two flushes.
+    /// between two flushes; where flushes come often, and each cuts the file, none are taken.
     pub preallocate: Option<u32>,
     /// `zeroed`: zeros are written ahead in steps of so many bytes, so that small durable appends change no metadata. The
     /// file is longer than its contents until it is sealed. 4k to 1024m; not with `preallocate`. Default: none.

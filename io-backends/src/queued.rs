@@ -427,11 +427,12 @@ impl Commits for QueuedAppender {
             // With later appends under way the length is set right by the flush that covers them.
             let alone = writer.accepted == target && writer.sent == target && self.flights.len() == 0;
             if alone && !writer.reserved.stays_ahead() {
-                if writer.ahead || writer.reserved.is_ahead() {
+                let ahead = writer.ahead || writer.reserved.is_ahead();
+                if ahead {
                     let cut = self.cut_file(&mut writer, target);
                     self.or_fence("flush", cut)?;
                 }
-                writer.reserved.flushed(target);
+                writer.reserved.flushed(target, ahead);
             }
             self.forget();
         }

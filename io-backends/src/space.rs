@@ -13,9 +13,6 @@ use crate::op::{Op, Reserve};
 use crate::plan::Space;
 use crate::sync::{Condvar, Mutex, in_background};
 
-/// Steps in which blocks alone are taken where flushes are frequent.
-const SMALL_STEP: u32 = 1 << 20;
-
 /// Keeps the taken space ahead of what is appended. Used under the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Reserved {
@@ -24,7 +21,7 @@ pub(crate) struct Reserved {
     end: u64,
     /// The length went ahead with it.
     extended: bool,
-    /// Where the last flush that set the length right was, and whether it came soon after the one before.
+    /// Where the last flush that set the length right was, and whether such flushes come soon after each other.
     flushed: u64,
     often: bool,
     coming: Option<Arc<Coming>>,
@@ -65,11 +62,14 @@ impl Reserved {
     fn reach_ahead(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
         let (step, how) = match self.space {
             Space::None => return Ok(()),
-            Space::Blocks(step) => (step, Reserve::Blocks),
-            // Between frequent flushes, each of which cuts the file, going ahead costs more than it brings.
-            Space::Ahead(step) if self.often && end - self.flushed < u64::from(step) => {
-                (step.min(SMALL_STEP), Reserve::Blocks)
+            // Each flush that cuts the file gives back what was taken: where they are frequent, taking it costs more than
+            // it brings.
+            Space::Blocks(step) | Space::Ahead(step)
+                if self.often && end - self.flushed < u64::from(step) =>
+            {
+                return Ok(());
             }
+            Space::Blocks(step) => (step, Reserve::Blocks),
             Space::Ahead(step) => (step, Reserve::BlocksAndLen),
             Space::Zeroed(step) => (step, Reserve::Zeroed),
         };
@@ -136,12 +136,16 @@ impl Reserved {
         Ok(())
     }
 
-    /// A flush has made the file exactly `len` bytes long, or found it so.
-    pub(crate) fn flushed(&mut self, len: u64) {
-        if let Space::Ahead(step) = self.space {
-            self.often = len - self.flushed.min(len) < u64::from(step) / 4;
-            self.flushed = len;
-        }
+    /// A flush has made the file exactly `len` bytes long, for which it was `cut` or not.
+    pub(crate) fn flushed(&mut self, len: u64, cut: bool) {
+        let step = match self.space {
+            Space::Ahead(step) => step,
+            // What is never given back costs nothing.
+            Space::Blocks(step) if cut => step,
+            _ => return,
+        };
+        self.often = len - self.flushed.min(len) < u64::from(step) / 4;
+        self.flushed = len;
     }
 
     /// The file was cut to `len`, and with it what was taken behind. No step is coming.

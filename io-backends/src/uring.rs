@@ -3,7 +3,8 @@
 //!
 //! Measured reasons: a read of cached bytes and a sync gain nothing from the ring (both are handed to a thread of the
 //! kernel there), and neither does anything that changes the size of a file, nor a small write through the page cache: a
-//! copy to memory that is handed to another thread. Such writes are done at once, too.
+//! copy to memory that is handed to another thread. Such writes are done at once, too; and so are small ones past it, which
+//! are begun for a flush: the kernel hands those that extend a file to a thread of its own, and the caller waits anyhow.
 //!
 //! One ring serves all files of a backend. Any thread submits; whoever waits for a ticket fetches completions, one
 //! thread at a time ([`ring`]), so no thread stands between a write and who waits for it.
@@ -41,6 +42,9 @@ pub(crate) struct Setup {
     pub(crate) registered: bool,
 }
 
+/// Writes past the page cache of fewer bytes are done by who asks for them: for more of them at a time the ring pays.
+const DIRECT_INLINE: u32 = 16 << 10;
+
 /// Files of the operating system, written through an io_uring.
 #[derive(Debug)]
 pub struct UringBackend {
@@ -54,8 +58,13 @@ pub struct UringBackend {
 impl UringBackend {
     pub(crate) fn with(name: String, modes: FileModes, setup: Setup) -> Result<Self, Unavailable> {
         let ring = Arc::new(Ring::new(setup.entries, setup.registered)?);
-        // What is to leave the page cache begins to be written at once: that may take long.
-        let inline = if modes.direct || modes.dont_cache { 0 } else { setup.inline };
+        let inline = match modes {
+            // What is to leave the page cache begins to be written at once: that may take long.
+            FileModes { dont_cache: true, .. } => 0,
+            // Less than a chunk is written only for somebody who waits for it.
+            FileModes { direct: true, plan, .. } => u64::from(plan.chunk.min(DIRECT_INLINE)),
+            FileModes { .. } => setup.inline,
+        };
         Ok(Self { name, names: StdNames, ring, modes, inline })
     }
 }
