@@ -2,8 +2,8 @@
 //! the cleaner with large and with small maps, crashes and truncations between them.
 //!
 //! Nothing is compressed: what a rebuilt batch takes depends on the library, and with it positions and index entries. Index
-//! files are large enough for every round (row 8 of the table), transactions begin behind the log start (row 9), and
-//! marks lie at ends of batches that no round has touched (row 6).
+//! files are large enough for every round (row 8 of the table), transactions begin behind the log start (row 9), marks lie at
+//! ends of batches that no round has touched (row 6), and a round begins with a segment (row 35).
 
 use std::path::Path;
 
@@ -40,6 +40,8 @@ struct Making<'a> {
     config: Value,
     end: i64,
     active: i64,
+    /// Base offsets of the segments.
+    bases: Vec<i64>,
     dirty: i64,
     stable: i64,
     /// Offset of the last marker.
@@ -99,6 +101,7 @@ impl<'a> Making<'a> {
             config,
             end: 0,
             active: 0,
+            bases: Vec::new(),
             dirty: 0,
             stable: 0,
             marked: -1,
@@ -159,8 +162,9 @@ impl Making<'_> {
         self.end = number("logEnd").unwrap_or(self.end);
         self.stable = number("lastStable").unwrap_or(self.stable);
         self.dirty = self.dirty.min(self.end);
-        let last = state["ok"]["segments"].as_array().and_then(|s| s.last()).cloned();
-        self.active = last.and_then(|s| s["base"].as_i64()).unwrap_or(self.active);
+        let segments = state["ok"]["segments"].as_array();
+        self.bases = segments.into_iter().flatten().filter_map(|s| s["base"].as_i64()).collect();
+        self.active = self.bases.last().copied().unwrap_or(self.active);
         Ok(())
     }
 
@@ -247,6 +251,8 @@ impl Making<'_> {
             self.dirty = next;
         }
         self.look()?;
+        // From inside a segment Kafka may take committed transactions for aborted (row 35).
+        self.dirty = self.bases.iter().copied().filter(|base| *base <= self.dirty).max().unwrap_or(0);
         let read =
             json!({"op": "read", "offset": 0, "max": 1 << 20, "records": true, "isolation": "committed"});
         self.put(read)?;
