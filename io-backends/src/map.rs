@@ -363,8 +363,9 @@ impl Drop for View {
     }
 }
 
-/// A stretch of memory in words: what a file in memory shares with the regions mapped from it.
-pub(crate) struct Block(Box<[AtomicU32]>);
+/// A stretch of memory in words: what a file in memory shares with the regions mapped from it. It takes memory once something
+/// else than zeros is stored: most of an index that was given its full size is never used.
+pub(crate) struct Block(real::OnceLock<Box<[AtomicU32]>>);
 
 impl Block {
     /// Bytes in a block. Small under loom, which tracks each word.
@@ -372,15 +373,25 @@ impl Block {
     const WORDS: usize = Self::LEN / WORD;
 
     pub(crate) fn zeroed() -> Self {
-        Self(zeroed_words(Self::WORDS))
+        Self(real::OnceLock::new())
+    }
+
+    /// Whether it takes memory.
+    #[cfg(test)]
+    fn is_there(&self) -> bool {
+        self.0.get().is_some()
     }
 
     fn load(&self, index: usize) -> [u8; WORD] {
-        word_bytes(self.0[index].load(Ordering::Relaxed))
+        self.0.get().map_or([0; WORD], |words| word_bytes(words[index].load(Ordering::Relaxed)))
     }
 
     fn store(&self, index: usize, bytes: [u8; WORD]) {
-        self.0[index].store(word_of(bytes), Ordering::Relaxed);
+        if bytes == [0; WORD] && self.0.get().is_none() {
+            return;
+        }
+        let words = self.0.get_or_init(|| zeroed_words(Self::WORDS));
+        words[index].store(word_of(bytes), Ordering::Relaxed);
     }
 
     /// Copies the bytes from `at` on into `into`.
@@ -461,6 +472,19 @@ mod tests {
                 assert_eq!(seen, model[from..]);
             }
         }
+    }
+
+    #[test]
+    fn a_block_of_zeros_takes_no_memory() {
+        let block = Block::zeroed();
+        block.write(0, &[0; 64]);
+        let mut seen = [0xff; 8];
+        block.read(3, &mut seen);
+        assert!(seen == [0; 8] && !block.is_there());
+        block.write(9, &[0, 7]);
+        block.write(10, &[0]);
+        block.read(3, &mut seen);
+        assert!(seen == [0; 8] && block.is_there());
     }
 
     #[test]

@@ -24,16 +24,20 @@ use crate::op::{Done, Op};
 use crate::sync::{Mutex, RwLock};
 use crate::ticket::Ticket;
 
-/// The largest file that is copied into memory for a write to it.
+/// The largest file that is copied into memory for a write to it; holes do not count.
 const COPIED_MAX: u64 = 256 << 20;
-/// What is copied at a time; parts of nothing but zeros are not.
+/// What is copied at a time; holes, and parts of nothing but zeros, are not.
 const PART: usize = 64 << 10;
 
 /// A backend in which all that is below can be read, and changed as far as whoever uses it can see, while nothing below is
 /// written, made, renamed, removed or locked.
 ///
 /// A file from below that is cut or renamed is still read from there; one that is written to, or mapped, is copied into memory
-/// first, up to 256 MiB. What others change below shows until then.
+/// first, up to 256 MiB, without its holes.
+///
+/// It may be laid over files that others change meanwhile: a file ends where it ended when it was first opened, whatever is
+/// appended to it later. One that others cut, rename or remove is met as an error; whoever wants to can look again, after
+/// [`forget`](Self::forget), or through a new overlay.
 ///
 /// ```
 /// use std::path::Path;
@@ -84,6 +88,7 @@ struct Tree {
 /// What has become of a file from below.
 #[derive(Debug, Default)]
 struct Change {
+    /// Where it ends, once it has been opened.
     len: Option<u64>,
     modified: Option<SystemTime>,
     /// Its copy, which is the file from then on.
@@ -96,6 +101,21 @@ impl Overlay {
         let name = format!("overlay of {}", below.name());
         let (above, tree) = (MemoryBackend::new(), Mutex::new(Tree::default()));
         Self { names: Names(Arc::new(Inner { name, below, above, tree })) }
+    }
+
+    /// Forgets what was changed in a directory, at any depth, and how long its files were: it is as it is below. For when all
+    /// its files have been let go of.
+    ///
+    /// # Errors
+    /// Kind [`NotADirectory`](io::ErrorKind::NotADirectory) for a file.
+    pub fn forget(&self, dir: &Path) -> Result<(), IoError> {
+        let (inner, dir) = (&self.names.0, plain(dir));
+        let mut tree = inner.tree.lock();
+        inner.above.names().remove_dir_all(&dir)?;
+        tree.hidden.retain(|name| !name.starts_with(&dir));
+        tree.moved.retain(|name, _| !name.starts_with(&dir));
+        tree.changed.retain(|below, _| !below.starts_with(&dir));
+        Ok(())
     }
 }
 
@@ -117,6 +137,12 @@ impl Backend for Overlay {
             }
             let file = inner.below.open(&below, OpenHow::Read)?;
             let change = tree.change(&below);
+            {
+                let mut change = change.write();
+                if change.len.is_none() {
+                    change.len = Some(file.len()?);
+                }
+            }
             let names = self.names.clone();
             let writable = how != OpenHow::Read;
             return Ok(Arc::new(OverlayFile { names, path, below, file, change, writable }));
@@ -432,6 +458,22 @@ impl Namespace for Names {
     }
 }
 
+/// Where the next bytes are that lie in no hole, from `at` on; `len` where there are none, and `at` where nobody tells.
+#[cfg(target_os = "linux")]
+fn data_from(file: &dyn RawFile, at: u64, len: u64) -> u64 {
+    // It moves the descriptor's own position, which no read of this crate goes by.
+    match file.as_fd().map(|fd| rustix::fs::seek(fd, rustix::fs::SeekFrom::Data(at))) {
+        Some(Ok(data)) => data,
+        Some(Err(Errno::NXIO)) => len,
+        Some(Err(_)) | None => at,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn data_from(_file: &dyn RawFile, at: u64, _len: u64) -> u64 {
+    at
+}
+
 /// A file from below.
 #[derive(Debug)]
 struct OverlayFile {
@@ -460,26 +502,12 @@ impl OverlayFile {
             return Ok(copy.clone());
         }
         let len = change.len.map_or_else(|| self.file.len(), Ok)?;
-        if len > COPIED_MAX {
-            return Err(self.error("copy", io::ErrorKind::FileTooLarge.into()).with_range(0, len));
-        }
         tree.copies += 1;
         let place = PathBuf::from(format!("/overlay-copy-{}", tree.copies));
         let copy = inner.above.open(&place, OpenHow::CreateNew)?;
-        copy.submit(Op::SetLen { len }).wait().result?;
-        let mut at = 0;
-        while at < len {
-            let want = usize::try_from(len - at).unwrap_or(PART).min(PART);
-            let mut part = vec![0; want];
-            if self.file.read_at(&mut part, at)? < want {
-                return Err(self
-                    .error("copy", io::ErrorKind::UnexpectedEof.into())
-                    .with_range(at, want as u64));
-            }
-            if part.iter().any(|byte| *byte != 0) {
-                write_all(&*copy, at, Bytes::from(part).into())?;
-            }
-            at += want as u64;
+        if let Err(error) = self.copy_to(&*copy, len) {
+            inner.above.names().remove(&place)?;
+            return Err(error);
         }
         // Under the name that it has now; without one it is a file that was removed.
         let renamed =
@@ -495,6 +523,30 @@ impl OverlayFile {
         }
         change.copy = Some(copy.clone());
         Ok(copy)
+    }
+
+    /// Gives `copy`, which is empty, the first `len` bytes.
+    fn copy_to(&self, copy: &dyn RawFile, len: u64) -> Result<(), IoError> {
+        copy.submit(Op::SetLen { len }).wait().result?;
+        let (mut at, mut copied) = (data_from(&*self.file, 0, len), 0);
+        while at < len {
+            let want = usize::try_from(len - at).unwrap_or(PART).min(PART);
+            copied += want as u64;
+            if copied > COPIED_MAX {
+                return Err(self.error("copy", io::ErrorKind::FileTooLarge.into()).with_range(0, len));
+            }
+            let mut part = vec![0; want];
+            if self.file.read_at(&mut part, at)? < want {
+                return Err(self
+                    .error("copy", io::ErrorKind::UnexpectedEof.into())
+                    .with_range(at, want as u64));
+            }
+            if part.iter().any(|byte| *byte != 0) {
+                write_all(copy, at, Bytes::from(part).into())?;
+            }
+            at = data_from(&*self.file, at + want as u64, len);
+        }
+        Ok(())
     }
 
     fn error(&self, op: &'static str, source: io::Error) -> IoError {
@@ -561,8 +613,11 @@ impl RawFile for OverlayFile {
         match self.copied() {
             Some(copy) => copy.map(len, access),
             None if self.writable => self.copy()?.map(len, access),
-            None if access == MapAccess::Read && self.change.read().len.is_none() => {
-                self.file.map(len, access)
+            None if access == MapAccess::Read => {
+                // A copy of its own: a map of what others cut would kill the process.
+                let copy = MemoryBackend::new().open(Path::new("/copy"), OpenHow::CreateNew)?;
+                self.copy_to(&*copy, self.len()?)?;
+                copy.map(len, access)
             }
             None => Err(self.error("map", io::ErrorKind::PermissionDenied.into())),
         }

@@ -265,6 +265,7 @@ pub(crate) mod real {
     pub(crate) type AtomicU32 = std::sync::atomic::AtomicU32;
     pub(crate) type AtomicU64 = std::sync::atomic::AtomicU64;
     pub(crate) type Mutex<T> = parking_lot::Mutex<T>;
+    pub(crate) type OnceLock<T> = std::sync::OnceLock<T>;
     pub(crate) use std::thread::yield_now;
 }
 

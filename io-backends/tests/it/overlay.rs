@@ -113,16 +113,65 @@ fn a_handle_of_a_file_that_others_copied_or_removed_is_that_file() {
     assert_eq!((&writer.map_bytes(0..6).unwrap()[..], read(&overlay, "/d/two")), (&b"Second"[..], None));
 }
 
+/// Whoever looks beside a writer sees a whole: what was there when the file was opened.
 #[test]
-fn a_file_that_grows_below_is_seen_to_grow() {
+fn a_file_that_grows_below_ends_where_it_was_opened() {
     let below = open("memory").unwrap();
-    below.names().write(Path::new("/file"), b"12", true).unwrap();
+    let path = Path::new("/file");
+    below.names().write(path, b"12", true).unwrap();
     let overlay = Overlay::new(below.clone());
-    let file = overlay.open(Path::new("/file"), OpenHow::Write).unwrap();
-    let theirs = below.open(Path::new("/file"), OpenHow::Write).unwrap();
+    let file = overlay.open(path, OpenHow::Write).unwrap();
+    let theirs = below.open(path, OpenHow::Write).unwrap();
     write_all(&*theirs, 2, Bytes::from_static(b"34").into()).unwrap();
-    assert_eq!((file.len().unwrap(), &file.map_bytes(0..4).unwrap()[..]), (4, &b"1234"[..]));
-    file.submit(Op::SetLen { len: 3 }).wait().result.unwrap();
-    write_all(&*theirs, 4, Bytes::from_static(b"5").into()).unwrap();
-    assert_eq!((file.len().unwrap(), read(&overlay, "/file").as_deref()), (3, Some("123")));
+    assert_eq!((file.len().unwrap(), read(&overlay, "/file").as_deref()), (2, Some("12")));
+    assert_eq!(overlay.names().stat(path).unwrap().unwrap().len, 2);
+    assert_eq!(overlay.open(path, OpenHow::Read).unwrap().map(2, MapAccess::Read).unwrap().len(), 2);
+    assert!(file.map_bytes(0..4).is_err());
+    // Cut below: told, not made up for.
+    theirs.submit(Op::SetLen { len: 1 }).wait().result.unwrap();
+    let cut = file.map(2, MapAccess::Write).unwrap_err();
+    assert_eq!(cut.kind(), std::io::ErrorKind::UnexpectedEof);
+    assert_eq!(names(&overlay, "/"), [("file".into(), 2)]);
+    drop(file);
+    overlay.forget(Path::new("/")).unwrap();
+    assert_eq!(
+        (names(&overlay, "/"), read(&overlay, "/file").as_deref()),
+        (vec![("file".into(), 1)], Some("1"))
+    );
+}
+
+#[test]
+fn what_was_changed_in_a_directory_is_forgotten() {
+    let below = below();
+    let overlay = Overlay::new(below.clone());
+    let p = Path::new;
+    overlay.names().remove(p("/d/two")).unwrap();
+    overlay.names().replace(p("/d/sub/three"), b"3").unwrap();
+    overlay.names().rename(p("/d/sub/three"), p("/d/sub/trois")).unwrap();
+    overlay.forget(p("/d/sub")).unwrap();
+    assert_eq!(
+        (names(&overlay, "/d/sub"), read(&overlay, "/d/sub/three").as_deref()),
+        (names(&*below, "/d/sub"), Some("third"))
+    );
+    assert_eq!(names(&overlay, "/d"), [("one".into(), 5), ("sub".into(), 0)]);
+    overlay.forget(p("/d")).unwrap();
+    assert_eq!(names(&overlay, "/d"), names(&*below, "/d"));
+}
+
+/// An index that was given its full size is a hole but for its beginning: one of a tebibyte takes no memory, and no time.
+#[cfg(target_os = "linux")]
+#[test]
+fn holes_are_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(1 << 40).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"entry", 1 << 30).unwrap();
+    let overlay = Overlay::new(open("std").unwrap());
+    let above = overlay.open(&path, OpenHow::Write).unwrap();
+    write_all(&*above, 0, Bytes::from_static(b"mine").into()).unwrap();
+    let mut seen = [0; 7];
+    assert_eq!((above.read_at(&mut seen, (1 << 30) - 1).unwrap(), &seen), (7, b"\0entry\0"));
+    assert_eq!((above.read_at(&mut seen, 0).unwrap(), &seen), (7, b"mine\0\0\0"));
+    assert_eq!(above.len().unwrap(), 1 << 40);
 }
