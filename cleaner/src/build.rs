@@ -62,6 +62,7 @@ impl Cleaner {
                     }
                 }
             }
+            work.log.let_go(sealed);
             // Over a gap at the end of a segment, which would otherwise stay dirty for ever.
             let behind = segments.get(n + 1).map_or(end, Sealed::base_offset);
             if let Some(last) = behind.checked_add(-1) {

@@ -109,6 +109,10 @@ impl Cleaner {
             }
             stats.invalid_records += keep.invalid;
             stats.hash_collisions += keep.collisions;
+            log.let_go(sealed);
+            if self.options.verify_keys {
+                log.release_idle_segments()?;
+            }
         }
         stats.segments_read += group.len() as u64;
         stats.segments_written += u64::from(!work.write);

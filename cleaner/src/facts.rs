@@ -32,6 +32,7 @@ impl Sections {
             let largest = if rules.min_compaction_lag_ms > 0 { segment.retention_time_ms()? } else { 0 };
             let first =
                 if rules.max_compaction_lag_ms < i64::MAX { segment.first_batch_timestamp()? } else { None };
+            log.let_go(sealed);
             facts.push(SegmentFacts {
                 base_offset: sealed.base_offset(),
                 size: sealed.size(),

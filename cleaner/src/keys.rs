@@ -23,9 +23,15 @@ pub(crate) struct KeyCheck<'l> {
     kept_bytes: usize,
     limit: usize,
     looks: u64,
+    /// Batches that were read.
+    reads: u64,
     #[cfg(test)]
     decoded: u64,
 }
+
+/// After how many batches the files of segments that were not needed lately are let go of: each may have been in another segment,
+/// of which there may be more than the process may have descriptors.
+const READS_PER_RELEASE: u64 = 128;
 
 /// The keys of one batch.
 #[derive(Debug)]
@@ -74,6 +80,7 @@ impl<'l> KeyCheck<'l> {
             kept_bytes: 0,
             limit: KEPT_BYTES,
             looks: 0,
+            reads: 0,
             #[cfg(test)]
             decoded: 0,
         }
@@ -95,6 +102,10 @@ impl<'l> KeyCheck<'l> {
         self.bytes.clear();
         if let Some(region) = fetch.region {
             region.copy_into(&mut self.bytes)?;
+        }
+        self.reads += 1;
+        if self.reads.is_multiple_of(READS_PER_RELEASE) {
+            self.log.release_idle_segments()?;
         }
         let Some(Ok(batch)) = Batches::new(&self.bytes).next() else { return Ok(false) };
         let last = batch.last_offset();

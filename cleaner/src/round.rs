@@ -177,7 +177,7 @@ impl Cleaner {
         };
         let end = latest.next();
         let copied = range(&sealed, Offset::ZERO, end);
-        let groups = group(&facts(copied)?, &limits(log, bound));
+        let groups = group(&facts(log, copied)?, &limits(log, bound));
         let done = scope(|threads| {
             let threads = parallel.then_some(threads);
             let mut writes = if write { Writes::to(threads, log) } else { Writes::Nowhere };
@@ -266,9 +266,11 @@ fn boundary(sealed: &[Sealed], active: Offset, offset: Offset) -> Offset {
     range(sealed, offset, active).first().map_or(active, Sealed::base_offset)
 }
 
-fn facts(segments: &[Sealed]) -> Result<Vec<GroupFacts>> {
+fn facts(log: &Log, segments: &[Sealed]) -> Result<Vec<GroupFacts>> {
     let facts = segments.iter().map(|sealed| {
+        // An index that is opened is compared with the batches.
         let (offset_index_size, time_index_size) = sealed.segment().index_sizes()?;
+        log.let_go(sealed);
         Ok(GroupFacts {
             base_offset: sealed.base_offset(),
             size: sealed.size(),

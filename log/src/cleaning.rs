@@ -97,6 +97,18 @@ impl Log {
         Ok((sealed.collect(), active))
     }
 
+    /// Lets go of the descriptor of a sealed segment, for a caller that goes through all of them, of which there may be more than
+    /// the process may have descriptors. One that is not known to be durable keeps it. Returns whether there was one.
+    pub fn let_go(&self, sealed: &Sealed) -> bool {
+        let log = &self.inner;
+        if sealed.end > log.marks().recovery_point {
+            return false;
+        }
+        // Under the mutex that changes take: a truncation may be about to make the segment active.
+        let _writer = log.writer.lock();
+        log.check_writable().is_ok() && sealed.segment.let_go()
+    }
+
     /// What the log's clock says, in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
         self.inner.clock.now_ms()

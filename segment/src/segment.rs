@@ -555,6 +555,13 @@ impl Segment {
         self.log.rest() || mapped
     }
 
+    /// Lets go of the descriptor of a sealed segment of which the batches are durable, for a caller that has read through it and
+    /// is done with it; it comes again when something asks for it. The maps of the indexes stay, and readers that hold a region
+    /// keep reading. Returns whether there was one.
+    pub fn let_go(&self) -> bool {
+        !self.indexes().active && self.log.rest()
+    }
+
     /// Closes the segment: the last time-index entry, both indexes cut to their entries, the `.log` file cut and
     /// synced. Indexes that nothing has used are left alone. A second close does nothing.
     ///
