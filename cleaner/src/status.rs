@@ -98,7 +98,9 @@ impl Next {
         }
         let first_dirty = sections.first_dirty.offset;
         if first_dirty >= active {
-            let all = sections.clean_bytes == 0;
+            // The active segment counts as clean where the log start, or the checkpoint, lies inside it.
+            let counted = if first_dirty > active { active_size } else { 0 };
+            let all = sections.clean_bytes == counted;
             return if all { Next::AllActive { bytes: active_size } } else { Next::AllClean };
         }
         if last_stable <= sections.first_uncleanable_dirty_offset && last_stable < active {
