@@ -117,11 +117,7 @@ pub(crate) fn run(args: &TopicsArgs) -> Result<bool> {
                 return Err(Error::Usage(what));
             }
             let altered = change(dir, Access::Change, |open| {
-                let mut altered = open.alter_topic(topic, set, delete_config.iter().map(String::as_str))?;
-                if let Some(partitions) = partitions {
-                    altered = open.add_partitions(topic, *partitions)?;
-                }
-                Ok(altered)
+                open.change_topic(topic, set, delete_config.iter().map(String::as_str), *partitions)
             })?;
             let config: Vec<_> = altered.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
             tell!("kseg: topic {topic}: {} partitions, {}", altered.partitions, or_defaults(&config));

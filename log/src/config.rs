@@ -35,7 +35,8 @@ pub struct LogConfig {
     /// Most that is taken off `segment_ms` at random, in ms, so that logs do not roll together.
     /// Default: 0. Range: 0 and up.
     pub segment_jitter_ms: i64,
-    /// Bytes preallocated for each index of the active segment. Default: 10485760. Range: 4 and up; below 24 nothing fits.
+    /// Bytes preallocated for each index of the active segment. Default: 10485760. Range: 12 and up, one
+    /// entry of either (Kafka takes 4 and up, and fails at the first roll below 12); below 24 nothing fits.
     pub segment_index_bytes: i32,
     /// Bytes of batches between two index entries. Default: 4096. Range: 0 and up.
     pub index_interval_bytes: i32,
@@ -184,7 +185,7 @@ impl LogConfig {
         at_least("segment.bytes", self.segment_bytes, 1024 * 1024)?;
         at_least("segment.ms", self.segment_ms, 1)?;
         at_least("segment.jitter.ms", self.segment_jitter_ms, 0)?;
-        at_least("segment.index.bytes", self.segment_index_bytes, 4)?;
+        at_least("segment.index.bytes", self.segment_index_bytes, 12)?;
         at_least("index.interval.bytes", self.index_interval_bytes, 0)?;
         at_least("flush.messages", self.flush_messages, 1)?;
         at_least("flush.ms", self.flush_ms, 0)?;

@@ -108,6 +108,8 @@ fn log_edge_319_values_that_kafka_refuses() {
         assert!(with(key, "-1").is_err(), "{key}");
     }
     for (key, value) in [
+        // Kafka takes it, and cannot roll the segment.
+        ("segment.index.bytes", "11"),
         ("flush.messages", "0"),
         ("max.compaction.lag.ms", "0"),
         ("min.insync.replicas", "0"),

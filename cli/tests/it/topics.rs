@@ -90,6 +90,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (&["topics", "alter", "data", "t", "--config", "segment.ms=5"], 1, "there is no such topic"),
         (&["topics", "alter", "data", "a.b"], 2, "expected --config"),
         (&["topics", "alter", "data", "a.b", "--partitions", "1"], 1, "expected at least 2"),
+        (
+            &["topics", "alter", "data", "a.b", "--config", "retention.ms=5", "--partitions", "1"],
+            1,
+            "expected at least 2",
+        ),
         (&["topics", "alter", "data", "a.b", "--delete-config", "segment.ms"], 1, "no value for segment.ms"),
         (&["topics", "describe", "data", "t"], 1, "a topic t"),
         (&["topics", "delete", "data", "t"], 1, "there is no such topic"),
@@ -99,6 +104,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         assert!(error.contains(expected), "{args:?}: {error}");
     }
     assert_eq!(text(good(dir.path(), &["topics", "list", "data"], b"")), "a.b\n");
+    let described = text(good(dir.path(), &["topics", "describe", "data"], b""));
+    assert!(
+        described.contains("partitions=1") && described.contains("configuration: defaults"),
+        "{described}"
+    );
     std::fs::write(dir.path().join("data/kseg-topics.json"), "{\"version\":1,\n\"topics\":7}")
         .expect("damaged");
     let output = kseg_in(dir.path(), &["topics", "list", "data"], b"");

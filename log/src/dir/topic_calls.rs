@@ -91,13 +91,37 @@ impl LogDir {
         set: impl IntoIterator<Item = (&'a str, &'a str)>,
         unset: impl IntoIterator<Item = &'a str>,
     ) -> Result<Topic> {
+        self.change_topic(name, set, unset, None)
+    }
+
+    /// Does what [`alter_topic`](Self::alter_topic) does and, with `partitions`, what [`add_partitions`](Self::add_partitions)
+    /// does, as one: both are written or neither.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn change_topic<'a>(
+        &self,
+        name: &str,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+        unset: impl IntoIterator<Item = &'a str>,
+        partitions: Option<i32>,
+    ) -> Result<Topic> {
         let known = self.inner.known_topic(name)?;
         let defaults = &self.inner.options.config;
-        let topic = self.inner.change_topics(|topics| {
-            let topic = topics.0.remove(name).unwrap_or(known).changed(name, set, unset, defaults)?;
+        let (before, topic) = self.inner.change_topics(|topics| {
+            let mut topic = topics.0.remove(name).unwrap_or(known).changed(name, set, unset, defaults)?;
+            let before = topic.partitions;
+            if let Some(asked) = partitions {
+                if asked <= before {
+                    let at_least = before.saturating_add(1);
+                    return Err(problem(name, TopicProblem::Partitions { asked, at_least }));
+                }
+                topic.partitions = asked;
+            }
             topics.0.insert(name.to_owned(), topic.clone());
-            Ok(topic)
+            Ok((before, topic))
         })?;
+        self.inner.make_folders(name, before..topic.partitions, topic.id)?;
         let config = topic.log_config(defaults)?;
         let compaction = self.inner.compaction();
         for (partition, log) in self.inner.open_logs().iter().filter(|(p, _)| p.topic == name) {
@@ -118,19 +142,7 @@ impl LogDir {
     ///
     /// Source: Kafka `kafka-topics --alter --partitions`.
     pub fn add_partitions(&self, name: &str, partitions: i32) -> Result<Topic> {
-        let known = self.inner.known_topic(name)?;
-        let (before, topic) = self.inner.change_topics(|topics| {
-            let topic = topics.0.entry(name.to_owned()).or_insert(known);
-            let before = topic.partitions;
-            if partitions <= before {
-                let at_least = before.saturating_add(1);
-                return Err(problem(name, TopicProblem::Partitions { asked: partitions, at_least }));
-            }
-            topic.partitions = partitions;
-            Ok((before, topic.clone()))
-        })?;
-        self.inner.make_folders(name, before..partitions, topic.id)?;
-        Ok(topic)
+        self.change_topic(name, [], [], Some(partitions))
     }
 
     /// Deletes a topic: its entry at once, its partitions as [`delete`](Self::delete) does.
