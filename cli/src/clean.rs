@@ -1,5 +1,7 @@
 //! `kseg clean`: compaction of the logs of a data directory.
 
+mod look;
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,12 +20,13 @@ use crate::append::key_values;
 use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
 use crate::json::Line;
+use crate::stop::Stop;
 use crate::tell::tell;
 
 /// Compacts the logs of a data directory, or says why they are not compacted.
 ///
 /// `status` and `plan` change nothing, take no lock, and may look at a directory that a broker has open: they see what is on the
-/// disk then. `run` locks the directory, as append does: it is for one at rest. What is in its logs counts as committed, but
+/// disk then, and look again at what changed beneath them. `run` locks the directory, as append does: it is for one at rest. What is in its logs counts as committed, but
 /// for transactions that are open. Which topics are compacted, and when, is their configuration (`kseg topics`), over which
 /// --set counts; a broker keeps that of its own topics in its metadata log, where it is not looked for.
 ///
@@ -129,11 +132,12 @@ pub(crate) fn run(args: &CleanArgs) -> Result<bool> {
     match &args.action {
         Action::Status { common, roll } => {
             let work = Work { common, cleaning: None, roll: *roll, rate: None };
-            work.within(Access::Look, |open| open.status())
+            look::over(&work, |_, status, next| Ok(say_status(common, status, next)))
         }
         Action::Plan { common, cleaning, roll } => {
             let work = Work { common, cleaning: Some(cleaning), roll: *roll, rate: None };
-            work.within(Access::Look, |open| open.plan())
+            let mut cleaner = work.cleaner()?;
+            look::over(&work, |log, status, next| say_plan(common, &mut cleaner, log, status, next))
         }
         Action::Run { write: false, .. } => {
             Err(Error::Usage("clean run changes files: say --write, or use clean plan".to_owned()))
@@ -146,7 +150,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<bool> {
                         .to_owned(),
                 ));
             }
-            work.within(Access::Change, |open| open.run())
+            work.run()
         }
     }
 }
@@ -159,261 +163,276 @@ struct Work<'a> {
     rate: Option<f64>,
 }
 
-/// A data directory with the logs that were asked for and could be opened.
-struct Open<'a> {
-    args: &'a Common,
-    options: CleanerOptions,
-    /// Logs that are not dirty enough count too.
-    all: bool,
-    manager: Arc<Manager>,
-    logs: Vec<Arc<Log>>,
-    /// Topics whose configuration is known.
-    configured: BTreeSet<String>,
-}
-
 impl Work<'_> {
-    /// What the command line sets over the topics' configuration.
+    /// What the command line sets over the topics' configuration. Refused before anything is opened; over that of a topic it
+    /// counts once that is known.
     fn pairs(&self) -> Result<Vec<(&str, &str)>> {
-        key_values("--set", &self.common.settings)
+        let pairs = key_values("--set", &self.common.settings)?;
+        LogConfig::from_pairs(pairs.iter().copied())
+            .map_err(|error| Error::Usage(format!("--set: {error}")))?;
+        Ok(pairs)
     }
 
-    /// Opens the directory and does the work there; whether all of it could be done.
-    fn within(&self, access: Access, work: impl FnOnce(&Open<'_>) -> Result<bool>) -> Result<bool> {
-        // Refused before anything is opened; over the topics' own configuration they count once that is known.
-        LogConfig::from_pairs(self.pairs()?).map_err(|error| Error::Usage(format!("--set: {error}")))?;
+    fn options(&self) -> CleanerOptions {
+        self.cleaning.map(Cleaning::options).unwrap_or_default()
+    }
+
+    /// A cleaner as the command line wants it.
+    fn cleaner(&self) -> Result<Cleaner> {
+        Cleaner::new(self.options()).map_err(|error| match error {
+            kseg_cleaner::Error::Config { .. } => Error::Usage(error.to_string()),
+            other => Error::from(other),
+        })
+    }
+
+    fn manager(&self, backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Result<Arc<Manager>> {
+        let mut options = ManagerOptions::default();
+        options.cleaner = self.options();
+        options.max_bytes_per_second = self.rate;
+        Manager::new(options, backend, clock).map_err(|e| Error::Usage(e.to_string()))
+    }
+
+    /// The partitions of the directory, and of each whether it was asked for.
+    fn partitions(&self, dir: &LogDir) -> Result<Vec<(TopicPartition, bool)>> {
+        let there = dir.partitions()?;
+        let asked = &self.common.partitions;
+        if let Some(missing) = asked.iter().find(|asked| there.iter().all(|p| p.to_string() != **asked)) {
+            return Err(Error::bad(&dir.path().join(missing), "a folder of a partition", "none"));
+        }
+        let is_asked = |p: &TopicPartition| asked.is_empty() || asked.contains(&p.to_string());
+        Ok(there.into_iter().map(|p| (p.clone(), is_asked(&p))).collect())
+    }
+
+    /// The configuration that a log is to have: the topic's, and the command line's over it.
+    fn config_of(&self, log: &Log) -> Result<LogConfig> {
+        let mut config = (*log.config()).clone();
+        if self.cleaning.is_some_and(|cleaning| cleaning.all) {
+            config.min_cleanable_dirty_ratio = 0.0;
+        }
+        let config = config.with_pairs(self.pairs()?);
+        let mut config = config.map_err(|error| Error::Usage(format!("--set: {error}")))?;
+        // Nobody else reads here: what is replaced goes at once.
+        config.file_delete_delay_ms = 0;
+        Ok(config)
+    }
+
+    /// Puts a configuration in force, rolls if that was asked for, and takes all for committed.
+    fn prepare(&self, log: &Log, config: LogConfig) -> Result<()> {
+        log.update_config(config)?;
+        if self.roll && log.active_size()? > 0 {
+            log.roll(None)?;
+        }
+        log.update_high_watermark(log.log_end_offset());
+        Ok(())
+    }
+
+    /// Opens the directory, cleans, and closes it in an orderly way whatever came of that.
+    fn run(&self) -> Result<bool> {
+        // What can be refused is refused before anything is touched.
+        let mut cleaner = self.cleaner()?;
+        self.pairs()?;
+        let (access, path) = (Access::Change, &self.common.dir);
         let backend = access.backend();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let mut options = ManagerOptions::default();
-        options.cleaner = self.cleaning.map(Cleaning::options).unwrap_or_default();
-        options.max_bytes_per_second = self.rate;
-        let cleaner = options.cleaner.clone();
-        let manager =
-            Manager::new(options, backend.clone(), clock.clone()).map_err(|e| Error::Usage(e.to_string()))?;
+        let manager = self.manager(backend.clone(), clock.clone())?;
+        let stop = Stop::listen().map_err(|error| Error::io(path, "listen for signals", error))?;
         let options = LogDirOptions { clock, ..LogDirOptions::new(backend.clone()) };
-        data_dir::with(&self.common.dir, access, options, |dir| {
-            let (logs, good) = self.open_logs(dir, &manager)?;
+        let done = data_dir::with(path, access, options, |dir| {
+            let good = self.open_logs(dir, &manager)?;
             for damage in manager.damaged_checkpoints() {
                 data_dir::tell_damaged(&damage, access);
             }
             if let Some(note) = unknown_configuration(&*backend, dir)? {
                 tell!("kseg: {note}");
             }
-            let survey = dir.survey()?;
-            let configured = survey.topics.into_iter().filter(|(_, topic)| !topic.config.is_empty());
-            let configured = configured.map(|(name, _)| name).collect();
-            let all = self.cleaning.is_some_and(|cleaning| cleaning.all);
-            let done = work(&Open { args: self.common, options: cleaner, all, manager, logs, configured })?;
-            Ok(done && good)
-        })
+            // Who asks for one of these, or for all, takes it for cleaned otherwise.
+            if self.cleaning.is_some_and(|cleaning| cleaning.all) || !self.common.partitions.is_empty() {
+                let configured = configured(dir)?;
+                for status in manager.status().iter().filter(|status| status.next == Next::NotCompacted) {
+                    tell!("kseg: {}: {}", status.partition, next(self.common, &configured, status));
+                }
+            }
+            let end = || end_rounds(&manager);
+            Ok(stop.ending(end, || rounds(self.common, &manager, &mut cleaner))? && good)
+        })?;
+        if let Some(signal) = stop.asked() {
+            std::process::exit(128 + signal);
+        }
+        Ok(done)
     }
 
     /// Opens the logs that were asked for; whether all of them could be. The others are told.
-    fn open_logs(&self, dir: &LogDir, manager: &Manager) -> Result<(Vec<Arc<Log>>, bool)> {
-        let there = dir.partitions()?;
-        let asked = &self.common.partitions;
-        if let Some(missing) = asked.iter().find(|asked| there.iter().all(|p| p.to_string() != **asked)) {
-            return Err(Error::bad(&dir.path().join(missing), "a folder of a partition", "none"));
-        }
+    fn open_logs(&self, dir: &LogDir, manager: &Manager) -> Result<bool> {
         let (mut logs, mut good) = (Vec::new(), true);
-        for partition in there {
-            if !asked.is_empty() && !asked.contains(&partition.to_string()) {
+        let mut failed = |partition: &TopicPartition, error: Error| match error {
+            // Wrong for all of them; and no log can be opened any more.
+            error @ Error::Usage(_) => Err(error),
+            error if dir.offline().is_some() => Err(error),
+            error => {
+                tell!("kseg: {partition}: {error}");
+                manager.keep_checkpoint(dir.path(), partition);
+                good = false;
+                Ok(())
+            }
+        };
+        for (partition, asked) in self.partitions(dir)? {
+            if !asked {
                 // Its line in the checkpoint stays, whether it is asked for or not.
                 manager.keep_checkpoint(dir.path(), &partition);
                 continue;
             }
-            match self.open_log(dir, manager, &partition) {
+            let opened = dir.get(&partition).map_err(Error::from);
+            match opened.and_then(|log| log.map(|log| Ok((self.config_of(&log)?, log))).transpose()) {
                 Ok(log) => logs.extend(log),
-                // No log can be opened any more.
-                Err(error) if dir.offline().is_some() => return Err(error),
-                Err(error) => {
-                    tell!("kseg: {partition}: {error}");
-                    manager.keep_checkpoint(dir.path(), &partition);
-                    good = false;
-                }
+                Err(error) => failed(&partition, error)?,
             }
         }
-        Ok((logs, good))
-    }
-
-    fn open_log(
-        &self,
-        dir: &LogDir,
-        manager: &Manager,
-        partition: &TopicPartition,
-    ) -> Result<Option<Arc<Log>>> {
-        let Some(log) = dir.get(partition)? else { return Ok(None) };
-        let mut config = (*log.config()).clone();
-        if self.cleaning.is_some_and(|cleaning| cleaning.all) {
-            config.min_cleanable_dirty_ratio = 0.0;
+        // Only once it is known that the command line does for all of them.
+        for (config, log) in logs {
+            let ready = self.prepare(&log, config);
+            if let Err(error) = ready.and_then(|()| Ok(manager.add(dir.path(), log.clone())?)) {
+                failed(log.partition(), error)?;
+            }
         }
-        let config = config.with_pairs(self.pairs()?);
-        log.update_config(config.map_err(|error| Error::Usage(format!("--set: {error}")))?)?;
-        if self.roll && log.active_size()? > 0 {
-            log.roll(None)?;
-        }
-        log.update_high_watermark(log.log_end_offset());
-        manager.add(dir.path(), log.clone())?;
-        Ok(Some(log))
+        Ok(good)
     }
 }
 
-impl Open<'_> {
-    fn asked(&self) -> Vec<Status> {
-        let asked = |status: &Status| self.logs.iter().any(|log| *log.partition() == status.partition);
-        self.manager.status().into_iter().filter(asked).collect()
+/// Has a round that is under way end at its next read, and none begin.
+fn end_rounds(manager: &Manager) {
+    for partition in manager.partitions() {
+        manager.abort_and_pause(&partition);
     }
+}
 
-    /// What happens to a log next, in words. Where nothing is known of its topic's configuration, the policy is a default.
-    fn next(&self, status: &Status) -> String {
-        let given = || self.args.settings.iter().any(|setting| setting.starts_with("cleanup.policy="));
-        match &status.next {
-            Next::NotCompacted if !self.configured.contains(&status.partition.topic) && !given() => {
-                "not compacted: nothing is known here of its configuration, and the default cleanup.policy has no compact"
-                    .to_owned()
-            }
-            next => next.to_string(),
+/// Topics whose configuration is known.
+fn configured(dir: &LogDir) -> Result<BTreeSet<String>> {
+    let topics = dir.survey()?.topics.into_iter();
+    Ok(topics.filter(|(_, topic)| !topic.config.is_empty()).map(|(name, _)| name).collect())
+}
+
+/// What happens to a log next, in words. Where nothing is known of its topic's configuration, the policy is a default.
+fn next(args: &Common, configured: &BTreeSet<String>, status: &Status) -> String {
+    let given = || args.settings.iter().any(|setting| setting.starts_with("cleanup.policy="));
+    match &status.next {
+        Next::NotCompacted if !configured.contains(&status.partition.topic) && !given() => {
+            "not compacted: nothing is known here of its configuration, and the default cleanup.policy has no compact"
+                .to_owned()
         }
+        next => next.to_string(),
     }
+}
 
-    fn status(&self) -> Result<bool> {
-        let mut out = Vec::new();
-        let mut good = true;
-        for status in self.asked() {
-            good &= !matches!(status.next, Next::Unknown { .. });
-            let sections = status.sections;
-            if self.args.json {
-                let mut line = Line::new(&mut out, "clean-status");
-                line.text("partition", &status.partition.to_string()).text("next", &self.next(&status));
-                if let Some(s) = sections {
-                    line.number("first_dirty", s.first_dirty.offset.get())
-                        .number("first_uncleanable", s.first_uncleanable_offset.get())
-                        .number("clean_bytes", s.clean_bytes)
-                        .number("cleanable_bytes", s.cleanable_bytes);
-                }
-                line.end();
-                continue;
-            }
-            let text = sections.map_or_else(String::new, |s| {
-                format!(
-                    "  ratio {:.3}  dirty {} bytes, clean {} bytes, dirty offsets {} to {}",
-                    s.cleanable_ratio(),
-                    s.cleanable_bytes,
-                    s.clean_bytes,
-                    s.first_dirty.offset,
-                    s.first_uncleanable_offset
-                )
-            });
-            let _ = writeln!(out, "{}{text}\n  {}", status.partition, self.next(&status));
+fn say_status(args: &Common, status: &Status, next: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let sections = status.sections;
+    if args.json {
+        let mut line = Line::new(&mut out, "clean-status");
+        line.text("partition", &status.partition.to_string()).text("next", next);
+        if let Some(s) = sections {
+            line.number("first_dirty", s.first_dirty.offset.get())
+                .number("first_uncleanable", s.first_uncleanable_offset.get())
+                .number("clean_bytes", s.clean_bytes)
+                .number("cleanable_bytes", s.cleanable_bytes);
         }
-        print(&out)?;
-        Ok(good)
+        line.end();
+        return out;
     }
+    let text = sections.map_or_else(String::new, |s| {
+        format!(
+            "  ratio {:.3}  dirty {} bytes, clean {} bytes, dirty offsets {} to {}",
+            s.cleanable_ratio(),
+            s.cleanable_bytes,
+            s.clean_bytes,
+            s.first_dirty.offset,
+            s.first_uncleanable_offset
+        )
+    });
+    let _ = writeln!(out, "{}{text}\n  {next}", status.partition);
+    out
+}
 
-    fn plan(&self) -> Result<bool> {
-        let mut out = Vec::new();
-        let mut good = true;
-        let mut cleaner = Cleaner::new(self.options.clone())?;
-        for (log, status) in self.logs.iter().zip(self.asked()) {
-            let (Next::Waiting { .. }, Some(sections)) = (&status.next, status.sections) else {
-                good &= !matches!(status.next, Next::Unknown { .. });
-                self.say(&mut out, &status.partition, &self.next(&status));
-                continue;
-            };
-            let dirty = dirty(&sections);
-            let round = match cleaner.plan(log, dirty, &Unhindered) {
-                Ok(round) => round,
-                Err(error) => {
-                    tell!("kseg: {}: {error}", status.partition);
-                    good = false;
-                    continue;
-                }
-            };
-            let stats = round.stats;
-            let end = round.end.unwrap_or(dirty.first);
-            if self.args.json {
-                Line::new(&mut out, "clean-plan")
-                    .text("partition", &status.partition.to_string())
-                    .number("from", dirty.first.get())
-                    .number("to", end.get())
-                    .number("bytes_read", stats.bytes_read)
-                    .number("bytes_written", stats.bytes_written)
-                    .number("records_read", stats.records_read)
-                    .number("records_written", stats.records_written)
-                    .flag("last_round", end >= sections.first_uncleanable_offset)
-                    .end();
-                continue;
-            }
-            let more = if end < sections.first_uncleanable_offset {
-                ", then more rounds: the map is full"
-            } else {
-                ""
-            };
-            let text = format!(
-                "dirty {} to {end}: {} of {} bytes and {} of {} records stay, map {:.1} % full{more}",
-                dirty.first,
-                stats.bytes_written,
-                stats.bytes_read,
-                stats.records_written,
-                stats.records_read,
-                100.0 * stats.map_utilization
-            );
-            self.say(&mut out, &status.partition, &text);
-        }
-        print(&out)?;
-        Ok(good)
-    }
-
-    fn run(&self) -> Result<bool> {
-        let mut out = Vec::new();
-        let mut cleaner = Cleaner::new(self.options.clone())?;
-        let mut good = true;
-        // Who asks for one of these, or for all, takes it for cleaned otherwise.
-        if self.all || !self.args.partitions.is_empty() {
-            for status in self.asked().iter().filter(|status| status.next == Next::NotCompacted) {
-                tell!("kseg: {}: {}", status.partition, self.next(status));
-            }
-        }
-        loop {
-            let pass = self.manager.pass(&mut cleaner);
-            if let Some((partition, first, round)) = &pass.cleaned {
-                let end = round.end.unwrap_or(*first);
-                if self.args.json {
-                    Line::new(&mut out, "clean-round")
-                        .text("partition", &partition.to_string())
-                        .number("from", first.get())
-                        .number("to", end.get())
-                        .number("bytes_read", round.stats.bytes_read)
-                        .number("bytes_written", round.stats.bytes_written)
-                        .number("records_read", round.stats.records_read)
-                        .number("records_written", round.stats.records_written)
-                        .number("invalid_records", round.stats.invalid_records)
-                        .end();
-                } else {
-                    let log = partition.to_string();
-                    let (first_dirty, end) = (first.get(), end.get());
-                    let report = RoundReport { thread: 0, log: &log, first_dirty, end, stats: &round.stats };
-                    let _ = writeln!(out, "{}", report.to_string().trim_start());
-                }
-            }
-            for (partition, error) in &pass.failed {
-                tell!("kseg: {partition}: {error}");
-                good = false;
-            }
-            if pass.failed.is_empty() && !pass.did_something() {
-                break;
-            }
-        }
-        print(&out)?;
-        Ok(good)
-    }
-
-    fn say(&self, out: &mut Vec<u8>, partition: &TopicPartition, text: &str) {
-        if self.args.json {
+fn say_plan(args: &Common, cleaner: &mut Cleaner, log: &Log, status: &Status, next: &str) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let partition = &status.partition;
+    let say = |out: &mut Vec<u8>, text: &str| {
+        if args.json {
             Line::new(out, "clean-plan").text("partition", &partition.to_string()).text("next", text).end();
         } else {
             let _ = writeln!(out, "{partition}: {text}");
         }
+    };
+    let (Next::Waiting { .. }, Some(sections)) = (&status.next, status.sections) else {
+        say(&mut out, next);
+        return Ok(out);
+    };
+    let dirty = dirty(&sections);
+    let round = cleaner.plan(log, dirty, &Unhindered)?;
+    let stats = round.stats;
+    let end = round.end.unwrap_or(dirty.first);
+    if args.json {
+        Line::new(&mut out, "clean-plan")
+            .text("partition", &partition.to_string())
+            .number("from", dirty.first.get())
+            .number("to", end.get())
+            .number("bytes_read", stats.bytes_read)
+            .number("bytes_written", stats.bytes_written)
+            .number("records_read", stats.records_read)
+            .number("records_written", stats.records_written)
+            .flag("last_round", end >= sections.first_uncleanable_offset)
+            .end();
+        return Ok(out);
     }
+    let more =
+        if end < sections.first_uncleanable_offset { ", then more rounds: the map is full" } else { "" };
+    let text = format!(
+        "dirty {} to {end}: {} of {} bytes and {} of {} records stay, map {:.1} % full{more}",
+        dirty.first,
+        stats.bytes_written,
+        stats.bytes_read,
+        stats.records_written,
+        stats.records_read,
+        100.0 * stats.map_utilization
+    );
+    say(&mut out, &text);
+    Ok(out)
+}
+
+fn rounds(args: &Common, manager: &Manager, cleaner: &mut Cleaner) -> Result<bool> {
+    let mut out = Vec::new();
+    let mut good = true;
+    loop {
+        let pass = manager.pass(cleaner);
+        if let Some((partition, first, round)) = &pass.cleaned {
+            let end = round.end.unwrap_or(*first);
+            if args.json {
+                Line::new(&mut out, "clean-round")
+                    .text("partition", &partition.to_string())
+                    .number("from", first.get())
+                    .number("to", end.get())
+                    .number("bytes_read", round.stats.bytes_read)
+                    .number("bytes_written", round.stats.bytes_written)
+                    .number("records_read", round.stats.records_read)
+                    .number("records_written", round.stats.records_written)
+                    .number("invalid_records", round.stats.invalid_records)
+                    .end();
+            } else {
+                let log = partition.to_string();
+                let (first_dirty, end) = (first.get(), end.get());
+                let report = RoundReport { thread: 0, log: &log, first_dirty, end, stats: &round.stats };
+                let _ = writeln!(out, "{}", report.to_string().trim_start());
+            }
+        }
+        for (partition, error) in &pass.failed {
+            tell!("kseg: {partition}: {error}");
+            good = false;
+        }
+        if pass.failed.is_empty() && !pass.did_something() {
+            break;
+        }
+    }
+    print(&out)?;
+    Ok(good)
 }
 
 /// What to say of a directory that keeps no topics of its own: what a broker knows of them is not here.

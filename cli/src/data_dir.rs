@@ -83,7 +83,7 @@ pub(crate) fn tell_damaged(damage: &kseg_format::CheckpointError, access: Access
 }
 
 /// Refuses what is no data directory, before anything is made there.
-fn check(path: &Path, access: Access, backend: &dyn Backend) -> Result<()> {
+pub(crate) fn check(path: &Path, access: Access, backend: &dyn Backend) -> Result<()> {
     let found = match LogDir::look(backend, path)? {
         DirLook::DataDir => return Ok(()),
         DirLook::Missing | DirLook::Empty if access == Access::Make => return Ok(()),

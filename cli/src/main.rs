@@ -12,6 +12,7 @@ mod dump;
 mod error;
 mod json;
 mod read;
+mod stop;
 mod tell;
 mod time;
 mod topics;

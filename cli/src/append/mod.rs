@@ -3,7 +3,6 @@
 mod input;
 mod line;
 mod progress;
-mod stop;
 mod totals;
 
 use std::path::{Path, PathBuf};
@@ -20,11 +19,11 @@ use kseg_log::{
 
 use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
+use crate::stop::Stop;
 use crate::tell::tell;
 use input::{Input, Wait};
 use line::Fields;
 use progress::Progress;
-use stop::Stop;
 use totals::Totals;
 
 /// Appends lines to a partition, which is made where it is missing.

@@ -241,3 +241,207 @@ fn status_tells_clean_and_dirty_bytes_apart() {
     let expected = format!("ratio 0.500  dirty {size} bytes, clean {size} bytes, dirty offsets 24 to 40");
     assert!(status.contains(&expected), "{status}");
 }
+
+/// A compacted topic of `segments` small segments, each with the same two keys.
+fn many_segments(at: &Path, segments: usize, config: &[&str]) {
+    let mut create = vec!["topics", "create", "data", "t", "--config", "cleanup.policy=compact"];
+    create.extend(["--config", "min.cleanable.dirty.ratio=0.01"]);
+    create.extend(config);
+    good(at, &create, b"");
+    let lines: String = (0..2 * segments).map(|n| format!("k{}\t{}\n", n % 2, "x".repeat(100))).collect();
+    let small = ["--batch-size", "350", "--set", "internal.segment.bytes=400", "--linger", "100000"];
+    let append = ["append", "data/t-0", "--format", "key-value", "-q"];
+    good(at, &[&append[..], &small].concat(), lines.as_bytes());
+    assert!(crate::run::segments(&at.join("data/t-0")).len() >= segments, "segments");
+}
+
+/// Runs the program with a limit of the shell's `ulimit`; it must succeed. Returns both outputs.
+fn limited(at: &Path, limit: &str, args: &[&str]) -> String {
+    let script = format!("ulimit {limit} && exec \"$0\" \"$@\"");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_kseg")]).args(args).current_dir(at);
+    let output = shell.output().expect("a shell");
+    let told = text(output.stdout) + &text(output.stderr);
+    assert!(output.status.success(), "kseg {args:?} under {limit}: {told}");
+    told
+}
+
+/// Not a descriptor a segment: neither for the reading of a round, nor for what is asked of segments before it, nor for looks at
+/// keys all over the log.
+#[test]
+fn a_log_may_have_more_segments_than_there_are_descriptors() {
+    for lag in ["max.compaction.lag.ms=1", "min.compaction.lag.ms=1"] {
+        let folder = folder();
+        let at = folder.path();
+        many_segments(at, 300, &["--config", lag]);
+        for how in [
+            &["clean", "status", "data"][..],
+            &["clean", "plan", "data"],
+            &["clean", "plan", "data", "--verify-keys"],
+        ] {
+            limited(at, "-n 160", how);
+        }
+        limited(at, "-n 160", &["clean", "run", "data", "--write", "--verify-keys"]);
+        assert!(at.join("data/.kafka_cleanshutdown").exists(), "the marker of a clean stop");
+        // Two records, and what the active segment holds.
+        assert!(text(good(at, &["cat", "data/t-0"], b"")).lines().count() <= 6);
+    }
+}
+
+/// An index that a broker leaves has its full size, and nothing in it; and partitions are looked at one by one.
+#[test]
+fn a_look_takes_no_memory_for_what_is_empty() {
+    let folder = folder();
+    let at = folder.path();
+    good(
+        at,
+        &["topics", "create", "data", "t", "--partitions", "60", "--config", "cleanup.policy=compact"],
+        b"",
+    );
+    good(at, &["append", "data/t-0", "--format", "key-value", "-q"], b"a\tb\n");
+    for n in 0..60 {
+        let dir = at.join(format!("data/t-{n}"));
+        for name in ["log", "index", "timeindex"].map(|kind| format!("00000000000000000000.{kind}")) {
+            if n > 0 {
+                std::fs::copy(at.join("data/t-0").join(&name), dir.join(&name)).expect("a copy");
+            }
+        }
+    }
+    for n in 0..60 {
+        for (kind, size) in [("index", 10_485_760), ("timeindex", 10_485_756)] {
+            let path = at.join(format!("data/t-{n}/00000000000000000000.{kind}"));
+            let file = std::fs::OpenOptions::new().write(true).open(path).expect("an index");
+            file.set_len(size).expect("its full size");
+        }
+    }
+    for _ in ["after an orderly stop", "after a crash"] {
+        for how in [&["clean", "status", "data"][..], &["clean", "plan", "data", "--map-bytes", "100000"]] {
+            let said = limited(at, "-v 400000", how);
+            assert_eq!(said.matches("active segment").count(), 60, "{said}");
+        }
+        let _gone = std::fs::remove_file(at.join("data/.kafka_cleanshutdown"));
+    }
+}
+
+/// A partition that nobody asked for is not opened.
+#[test]
+fn a_look_at_one_partition_needs_no_other() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    good(at, &["topics", "create", "data", "u"], b"");
+    std::fs::write(at.join("data/u-0/partition.metadata"), "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+        .expect("metadata");
+    for what in ["status", "plan"] {
+        assert!(text(good(at, &["clean", what, "data", "t-0"], b"")).contains("active segment"));
+        // With it the others are still told of.
+        let output = kseg_in(at, &["clean", what, "data"], b"");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(output.stdout).contains("t-0") && text(output.stderr).contains("u-0"), "{what}");
+    }
+}
+
+/// Whoever appends, rolls and cleans meanwhile, a look sees a log that is whole.
+#[test]
+fn looks_beside_a_writer_succeed() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    std::thread::scope(|threads| {
+        let writer = threads.spawn(|| {
+            for round in 0..3 {
+                let lines: String =
+                    (0..600).map(|n| format!("k{}\t{}\n", (n * 7 + round) % 100, "x".repeat(200))).collect();
+                let append = ["append", "data/t-0", "--format", "key-value", "-q"];
+                good(
+                    at,
+                    &[&append[..], &["--batch-size", "5000", "--set", "internal.segment.bytes=10000"]]
+                        .concat(),
+                    lines.as_bytes(),
+                );
+                good(
+                    at,
+                    &["clean", "run", "data", "--write", "--all", "--set", "internal.segment.bytes=30000"],
+                    b"",
+                );
+            }
+        });
+        while !writer.is_finished() {
+            for what in ["status", "plan"] {
+                let said = text(good(at, &["clean", what, "data"], b""));
+                assert!(said.contains("t-0") && !said.contains("unknown"), "{said}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_round_replaced_is_gone_when_the_run_ends() {
+    let folder = folder();
+    let at = folder.path();
+    // Also where the topic has a delay of its own.
+    many_segments(at, 20, &["--config", "file.delete.delay.ms=100000"]);
+    good(at, &["clean", "run", "data", "--write", "--map-bytes", "60"], b"");
+    let names = std::fs::read_dir(at.join("data/t-0")).expect("a partition");
+    let left: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".deleted")), "{left:?}");
+}
+
+#[test]
+fn options_that_cannot_work_are_refused_before_anything_is_changed() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    let before = all(&at.join("data"));
+    for (option, value, told) in [
+        ("--map-bytes", "18446744073709551615", "map_bytes"),
+        ("--map-bytes", "1", "map_bytes"),
+        ("--set", "segment.index.bytes=4", "segment.index.bytes"),
+        ("--set", "no.such.key=4", "no.such.key"),
+        ("--rate", "0", "max_bytes_per_second"),
+    ] {
+        let refused = bad(at, &["clean", "run", "data", "--write", "--roll", option, value], 2);
+        assert!(refused.contains(told), "{refused}");
+    }
+    assert!(all(&at.join("data")) == before);
+}
+
+#[test]
+fn a_log_start_inside_the_only_segment_leaves_it_all_active() {
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    std::fs::write(at.join("data/log-start-offset-checkpoint"), "0\n1\nt 0 7\n").expect("a checkpoint");
+    let status = text(good(at, &["clean", "status", "data"], b""));
+    assert!(status.contains("active segment") && !status.contains("since the last round"), "{status}");
+}
+
+/// A signal ends a round at its next read; the directory is left in order, and the next run does the rest.
+#[test]
+fn a_signal_ends_a_run_in_order() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["topics", "create", "data", "t", "--config", "cleanup.policy=compact"], b"");
+    let lines: String = (0..20_000).map(|n| format!("k{}\t{}\n", n % 10, "x".repeat(100))).collect();
+    good(at, &["append", "data/t-0", "--format", "key-value", "-q"], lines.as_bytes());
+    let mut run = command();
+    run.args(["clean", "run", "data", "--write", "--all", "--roll", "--rate", "1000"]).current_dir(at);
+    let mut run = run.stdout(std::process::Stdio::null()).spawn().expect("start kseg");
+    // The round is under way once the log has been rolled.
+    while crate::run::segments(&at.join("data/t-0")).len() < 2 {
+        assert!(run.try_wait().expect("kseg").is_none(), "it runs until it is told to stop");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let told = std::process::Command::new("kill").args(["-TERM", &run.id().to_string()]).status();
+    assert!(told.expect("kill").success());
+    assert_eq!(run.wait().expect("kseg").code(), Some(128 + 15));
+    let names = std::fs::read_dir(at.join("data/t-0")).expect("a partition");
+    let left: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains(".cleaned")), "{left:?}");
+    assert!(at.join("data/.kafka_cleanshutdown").exists(), "the marker of a clean stop");
+    // The log is as it was, or as it is to be, if the round came to its end before the signal was seen.
+    let left = text(good(at, &["cat", "data/t-0"], b"")).lines().count();
+    assert!([20_000, 10].contains(&left), "{left}");
+    good(at, &["clean", "run", "data", "--write", "--all"], b"");
+    assert_eq!(text(good(at, &["cat", "data/t-0"], b"")).lines().count(), 10);
+}
