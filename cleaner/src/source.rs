@@ -5,13 +5,18 @@
 //! its processor's cache. It holds a few buffers and no more, however slow the caller is.
 
 use kseg_format::{
-    Batch, Batches, DecodeError, Expected, Found, Framed, HEADER_UP_TO_MAGIC, Offset, Place, frame,
+    Batch, BatchChecksum, Batches, DecodeError, Expected, Found, Framed, HEADER_UP_TO_MAGIC, Offset, Place,
+    frame,
 };
 use kseg_log::Sealed;
 use kseg_segment::FileRegion;
 
 use crate::error::{Error, Result};
 use crate::sync::{Receiver, Scope, Sender, bounded};
+
+/// A larger batch is held only once its checksum is known to be right, for it may be the length that is damaged: Kafka's default
+/// of `max.message.bytes`.
+const UNCHECKED_MAX: usize = 1_048_588;
 
 /// Buffers of a thread that reads ahead.
 const BUFFERS: usize = 4;
@@ -253,6 +258,9 @@ impl At<'_> {
             }
         };
         if first > want {
+            if first > UNCHECKED_MAX.max(want) {
+                self.check(&buffer[..want], first)?;
+            }
             self.fill(buffer, want, first)?;
             want = first;
         }
@@ -265,6 +273,25 @@ impl At<'_> {
             whole += size;
         }
         Ok(whole)
+    }
+
+    /// Compares the checksum of a batch of `size` bytes, of which these are the first, with no more memory than for as many.
+    fn check(&self, first: &[u8], size: usize) -> Result<()> {
+        let corrupt = |source| Error::corrupt(&self.sealed.segment().path(), self.position(), source);
+        let mut checksum = BatchChecksum::begin(first).map_err(corrupt)?;
+        let mut part = Vec::new();
+        let mut at = first.len();
+        while at < size {
+            let want = (size - at).min(first.len());
+            part.resize(want, 0);
+            let got = self.region.read_at(&mut part, self.position + at)?;
+            if got < want {
+                return Err(self.cut_off((at + got) as u64));
+            }
+            checksum.add(&part);
+            at += want;
+        }
+        checksum.verify().map_err(corrupt)
     }
 
     /// Reads the bytes from `from` to `to`, counted from here.

@@ -17,6 +17,16 @@ use crate::legacy::read as legacy;
 use crate::number::Offset;
 use crate::records::{Inner, RecordStream, Records, V2Records};
 
+pub(crate) fn wrong_checksum(header: &BatchHeader, computed: u32) -> DecodeError {
+    DecodeError::Checksum {
+        magic: header.magic(),
+        stored: header.crc(),
+        computed,
+        base_offset: Offset::new(header.raw_base_offset()),
+        last_offset: header.last_offset(),
+    }
+}
+
 /// A whole batch of any magic, borrowed. A message of magic 0 or 1 is a batch too.
 ///
 /// It is framed right and, with magic 2, has its 61 bytes of header, which it derefs to; whether the checksum is
@@ -78,13 +88,7 @@ impl<'a> Batch<'a> {
 
     #[cold]
     fn wrong_checksum(&self, computed: u32) -> DecodeError {
-        DecodeError::Checksum {
-            magic: self.header.magic(),
-            stored: self.header.crc(),
-            computed,
-            base_offset: Offset::new(self.header.raw_base_offset()),
-            last_offset: self.header.last_offset(),
-        }
+        wrong_checksum(&self.header, computed)
     }
 
     /// The base offset, for which a compressed legacy wrapper is decompressed into `scratch`, at most `limit` bytes.

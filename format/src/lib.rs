@@ -75,6 +75,7 @@ pub use checkpoint::{
 };
 pub use codec::{Codec, Magic, TimestampType, UnknownCodecName};
 pub use control::{ControlKey, ControlType, EndTransactionMarker};
+pub use crc::BatchChecksum;
 pub use error::{DecodeError, EncodeError, Expected, Found, Place};
 pub use filter::{BatchFate, BatchFilter, FilterError, FilterOptions, Filtered, Retention};
 pub use framing::{Framed, first_batch_size, frame};

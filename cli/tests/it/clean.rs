@@ -445,3 +445,36 @@ fn a_signal_ends_a_run_in_order() {
     good(at, &["clean", "run", "data", "--write", "--all"], b"");
     assert_eq!(text(good(at, &["cat", "data/t-0"], b"")).lines().count(), 10);
 }
+
+/// A length that is damaged is no reason to take memory for it.
+#[test]
+fn a_batch_is_not_as_long_as_it_says() {
+    const CLAIMED: u32 = 390 << 20;
+    let folder = folder();
+    let at = folder.path();
+    data(at);
+    good(at, &["clean", "run", "data", "--write", "--roll", "--set", "min.cleanable.dirty.ratio=1"], b"");
+    let log = std::fs::OpenOptions::new().write(true).open(at.join("data/t-0/00000000000000000000.log"));
+    let log = log.expect("a log");
+    log.set_len(u64::from(CLAIMED) + 4096).expect("a hole");
+    std::os::unix::fs::FileExt::write_all_at(&log, &CLAIMED.to_be_bytes(), 8).expect("a length");
+    let script = "ulimit -v 400000 && exec \"$0\" \"$@\"";
+    let mut shell = std::process::Command::new("sh");
+    shell.args([
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_kseg"),
+        "clean",
+        "run",
+        "data",
+        "--write",
+        "--map-bytes",
+        "100000",
+    ]);
+    let output = shell.current_dir(at).output().expect("a shell");
+    let told = text(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    for named in ["00000000000000000000.log", "position 0", "checksum"] {
+        assert!(told.contains(named), "{named}: {told}");
+    }
+}
