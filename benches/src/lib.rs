@@ -41,7 +41,7 @@ mod stats;
 mod supply;
 
 pub use bench::{Bench, Medium, Scale};
-pub use contest::{Entrant, Measured, Outcome, Plan, Slice, Unit, Watch, Work, run};
+pub use contest::{Entrant, Latencies, Latency, Measured, Outcome, Plan, Slice, Unit, Watch, Work, run};
 pub use environment::{Environment, Memory, Mount};
 pub use error::BenchError;
 pub use report::{Report, Row, RowResult, head};
