@@ -373,7 +373,13 @@ impl Block {
     const WORDS: usize = Self::LEN / WORD;
 
     pub(crate) fn zeroed() -> Self {
-        Self(real::OnceLock::new())
+        let words = real::OnceLock::new();
+        // Models are about the words. That they are there is ordered as any first store is: whoever is told of a store by other
+        // means finds them, and whoever finds none sees zeros, as before it.
+        if cfg!(loom) {
+            words.get_or_init(|| zeroed_words(Self::WORDS));
+        }
+        Self(words)
     }
 
     /// Whether it takes memory.
