@@ -85,12 +85,7 @@ impl Checkpoints {
     pub(crate) fn remove(&mut self, dir: &Path, partition: &TopicPartition) -> Result<()> {
         let mut other = OffsetCheckpoint::new(dir.join(NAME));
         let file = self.dirs.get_mut(dir).unwrap_or(&mut other);
-        let names = self.backend.names();
-        let mut offsets = file.read(names).map_err(own)?;
-        if offsets.remove(partition).is_some() {
-            file.write(names, offsets.iter().map(|(p, &o)| (p, o))).map_err(own)?;
-        }
-        Ok(())
+        file.set(self.backend.names(), partition, None).map_err(own)
     }
 
     /// Files that could not be read when they were last looked at.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use kseg_format::{Batch, Batches, Offset};
+use kseg_format::{Batch, Batches, DecodeError, Offset};
 use kseg_log::{Isolation, Log};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Bytes that the keys of batches take up which are kept; the batch that was looked at last is kept whatever it takes up.
 const KEPT_BYTES: usize = 8 << 20;
@@ -45,19 +45,18 @@ struct Keys {
 }
 
 impl Keys {
-    /// The records up to the first that cannot be read: of those behind it nothing is known.
-    fn of(batch: &Batch<'_>, scratch: &mut Vec<u8>) -> Keys {
+    fn of(batch: &Batch<'_>, scratch: &mut Vec<u8>) -> Result<Keys, DecodeError> {
         let first = batch.base_offset().unwrap_or(batch.last_offset());
         let mut found = Keys { first, keys: Vec::new(), records: Vec::new(), used: 0 };
-        let Ok(records) = batch.records(scratch, i32::MAX as usize) else { return found };
-        for record in records.map_while(Result::ok) {
+        for record in batch.records(scratch, i32::MAX as usize)? {
+            let record = record?;
             if let Some(key) = record.key() {
                 let begin = found.keys.len();
                 found.keys.extend_from_slice(key);
                 found.records.push((record.offset(), begin..found.keys.len()));
             }
         }
-        found
+        Ok(found)
     }
 
     fn is(&self, key: &[u8], offset: Offset) -> bool {
@@ -99,17 +98,18 @@ impl<'l> KeyCheck<'l> {
             return Ok(false);
         }
         let fetch = self.log.read(offset, 1, Isolation::LogEnd, true)?;
+        let Some(region) = fetch.region else { return Ok(false) };
         self.bytes.clear();
-        if let Some(region) = fetch.region {
-            region.copy_into(&mut self.bytes)?;
-        }
+        region.copy_into(&mut self.bytes)?;
         self.reads += 1;
         if self.reads.is_multiple_of(READS_PER_RELEASE) {
             self.log.release_idle_segments()?;
         }
-        let Some(Ok(batch)) = Batches::new(&self.bytes).next() else { return Ok(false) };
+        let corrupt = |source| Error::corrupt(&region.file().file().path(), region.position(), source);
+        let Some(batch) = Batches::new(&self.bytes).next() else { return Ok(false) };
+        let batch = batch.map_err(corrupt)?;
         let last = batch.last_offset();
-        let mut keys = Keys::of(&batch, &mut self.scratch);
+        let mut keys = Keys::of(&batch, &mut self.scratch).map_err(corrupt)?;
         #[cfg(test)]
         {
             self.decoded += 1;

@@ -173,18 +173,18 @@ impl<'l> Output<'l> {
             let room = self.into.room_for(&batches)?;
             if room > 0 {
                 let part = batches.split_to(room);
-                let last = last_offset(&part)?;
+                let last = self.last_offset(&part)?;
                 self.into.append(last, part)?;
                 self.write_aborted(last)?;
             }
-            let Some(first) = first_base(&batches)? else { return Ok(()) };
+            let Some((first, last)) = self.first(&batches)? else { return Ok(()) };
             if self.into.size() == 0 && self.into.base_offset() == first {
                 // No other segment would take it either.
-                return Err(built(DecodeError::Corrupt {
+                return Err(self.built(DecodeError::Corrupt {
                     field: "last offset",
                     place: Place::Batch(0),
                     expected: Expected::Between(first.get(), first.get().saturating_add(i64::from(i32::MAX))),
-                    found: Found::Value(first_last(&batches)?.get()),
+                    found: Found::Value(last.get()),
                 }));
             }
             self.next_segment(first)?;
@@ -216,31 +216,25 @@ impl<'l> Output<'l> {
         self.finished.push(self.into.finish(self.modified)?);
         Ok(self.finished)
     }
-}
 
-fn last_offset(batches: &[u8]) -> Result<Offset> {
-    let mut last = Offset::ZERO;
-    for batch in Batches::new(batches) {
-        last = last.max(batch.map_err(built)?.last_offset());
-    }
-    Ok(last)
-}
-
-fn first_base(batches: &[u8]) -> Result<Option<Offset>> {
-    match Batches::new(batches).next() {
-        None => Ok(None),
-        Some(batch) => {
-            let batch = batch.map_err(built)?;
-            Ok(Some(batch.base_offset().unwrap_or(batch.last_offset())))
+    fn last_offset(&self, batches: &[u8]) -> Result<Offset> {
+        let mut last = Offset::ZERO;
+        for batch in Batches::new(batches) {
+            last = last.max(batch.map_err(|e| self.built(e))?.last_offset());
         }
+        Ok(last)
     }
-}
 
-fn first_last(batches: &[u8]) -> Result<Offset> {
-    Batches::new(batches).next().map_or(Ok(Offset::ZERO), |batch| Ok(batch.map_err(built)?.last_offset()))
-}
+    /// Base and last offset of the first batch.
+    fn first(&self, batches: &[u8]) -> Result<Option<(Offset, Offset)>> {
+        let Some(batch) = Batches::new(batches).next() else { return Ok(None) };
+        let batch = batch.map_err(|e| self.built(e))?;
+        let last = batch.last_offset();
+        Ok(Some((batch.base_offset().unwrap_or(last), last)))
+    }
 
-/// What came out of the filter is whole.
-fn built(source: DecodeError) -> Error {
-    Error::corrupt(std::path::Path::new(""), 0, source)
+    /// An error of a batch that came out of the filter: with the copy that it was to go to, and its place there.
+    fn built(&self, source: DecodeError) -> Error {
+        Error::corrupt(&self.into.path(), self.into.size(), source)
+    }
 }

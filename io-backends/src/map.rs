@@ -389,7 +389,7 @@ impl Block {
     }
 
     fn load(&self, index: usize) -> [u8; WORD] {
-        self.0.get().map_or([0; WORD], |words| word_bytes(words[index].load(Ordering::Relaxed)))
+        self.0.get().map_or([0; WORD], |words| word_at(words, index))
     }
 
     fn store(&self, index: usize, bytes: [u8; WORD]) {
@@ -402,12 +402,16 @@ impl Block {
 
     /// Copies the bytes from `at` on into `into`.
     pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
+        let Some(words) = self.0.get() else {
+            into.fill(0);
+            return;
+        };
         let mut place = at;
         let mut left = into;
         while !left.is_empty() {
             let (within, count) = Self::step(place, left.len());
             let (now, rest) = left.split_at_mut(count);
-            now.copy_from_slice(&self.load(place / WORD)[within..within + count]);
+            now.copy_from_slice(&word_at(words, place / WORD)[within..within + count]);
             left = rest;
             place += count;
         }
@@ -434,6 +438,10 @@ impl Block {
         let within = at % WORD;
         (within, left.min(WORD - within))
     }
+}
+
+fn word_at(words: &[AtomicU32], index: usize) -> [u8; WORD] {
+    word_bytes(words[index].load(Ordering::Relaxed))
 }
 
 impl fmt::Debug for Block {

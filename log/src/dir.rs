@@ -756,17 +756,8 @@ impl DirInner {
     /// Writes that in the place of whoever compacts the logs, where there is nobody who does; `None` takes the line out.
     pub(crate) fn note_compacted(&self, partition: &TopicPartition, offset: Option<Offset>) -> Result<()> {
         let _one_at_a_time = self.checkpoints.lock();
-        let names = self.options.backend.names();
         let mut file = OffsetCheckpoint::new(self.path.join(CLEANER_OFFSETS));
-        let mut offsets = file.read(names)?;
-        let before = match offset {
-            Some(offset) => offsets.insert(partition.clone(), offset),
-            None => offsets.remove(partition),
-        };
-        if before == offset {
-            return Ok(());
-        }
-        file.write(names, offsets.iter().map(|(p, &o)| (p, o)))
+        file.set(self.options.backend.names(), partition, offset)
     }
 
     /// The checkpoints know the partition no more.

@@ -82,6 +82,24 @@ impl OffsetCheckpoint {
         Ok(())
     }
 
+    /// Sets the entry of one partition, or takes it out; what is so already is not written.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io): the file has its old content.
+    pub fn set(
+        &mut self,
+        names: &dyn Namespace,
+        partition: &TopicPartition,
+        offset: Option<Offset>,
+    ) -> Result<()> {
+        let mut offsets = self.read(names)?;
+        let before = match offset {
+            Some(offset) => offsets.insert(partition.clone(), offset),
+            None => offsets.remove(partition),
+        };
+        if before == offset { Ok(()) } else { self.write(names, offsets.iter().map(|(p, &o)| (p, o))) }
+    }
+
     /// Whether a file of this name was kept aside by [`write`](Self::write) in the place of the checkpoint `name`.
     pub(crate) fn is_kept(file: &str, name: &str) -> bool {
         let behind = file.strip_prefix(name).and_then(|rest| rest.strip_prefix(DAMAGED));

@@ -53,6 +53,11 @@ impl Replacement {
         Ok(Replacement { segment, aborted: false, behind: AtomicU64::new(0) })
     }
 
+    /// The `.log` file of the copy.
+    pub fn path(&self) -> PathBuf {
+        self.segment.path()
+    }
+
     /// The base offset.
     pub fn base_offset(&self) -> Offset {
         self.segment.base_offset()

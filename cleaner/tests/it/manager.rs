@@ -505,9 +505,8 @@ fn what_goes_wrong_in_selection_is_told_of_every_log_and_the_others_are_cleaned(
     assert!(pool.pass().failed.is_empty());
 }
 
-#[test]
-fn every_log_whose_retention_fails_is_told_of() {
-    let mut pool = Pool::new();
+/// Three logs in `/d0` that are too large, and not dirty enough to be cleaned.
+fn three_that_retention_shortens(pool: &mut Pool) {
     let pairs = [
         ("cleanup.policy", "compact,delete"),
         ("retention.bytes", "1"),
@@ -518,6 +517,12 @@ fn every_log_whose_retention_fails_is_told_of() {
         fill(&log, 4);
         fill(&log, 4);
     }
+}
+
+#[test]
+fn every_log_whose_retention_fails_is_told_of() {
+    let mut pool = Pool::new();
+    three_that_retention_shortens(&mut pool);
     for n in [0, 2] {
         in_the_way(&pool, &format!("/d0/t-{n}/00000000000000000000.log.deleted"));
     }
@@ -619,16 +624,7 @@ fn a_panic_ends_the_work_and_nobody_waits_for_it() {
 #[test]
 fn a_panic_in_retention_or_in_a_pause_ends_these() {
     let (mut pool, armed) = panics(Call::Rename, "log");
-    let pairs = [
-        ("cleanup.policy", "compact,delete"),
-        ("retention.bytes", "1"),
-        ("min.cleanable.dirty.ratio", "1.0"),
-    ];
-    for n in 0..3 {
-        let log = pool.log("/d0", n, &pairs);
-        fill(&log, 4);
-        fill(&log, 4);
-    }
+    three_that_retention_shortens(&mut pool);
     armed.store(true, Ordering::Relaxed);
     let panicked = catch_unwind(AssertUnwindSafe(|| drop(pool.pass())));
     assert!(panicked.is_err());

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_io_backends::{Appender, Op, OpenHow, RawFile, Reserve, Verdict, appender, open};
+use kseg_io_backends::{Appender, IoError, Op, OpenHow, RawFile, Reserve, Verdict, appender, open};
 
 use crate::places;
 
@@ -39,6 +39,11 @@ fn all(log: &dyn Appender) -> Vec<u8> {
     all
 }
 
+/// Appends what belongs at the log's end.
+fn append(log: &dyn Appender, len: usize) -> Result<(), IoError> {
+    log.append(Bytes::from(bytes(log.marks().accepted(), len)).into()).map(drop)
+}
+
 #[test]
 fn iob_10_a_disk_that_is_really_full_refuses_appends_and_takes_them_again_when_there_is_space() {
     for kind in ["ext4", "xfs"] {
@@ -48,10 +53,7 @@ fn iob_10_a_disk_that_is_really_full_refuses_appends_and_takes_them_again_when_t
             let what = format!("{spec} on {kind}");
             let path = disk.path().join(format!("{index}.log"));
             let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
-            let append = |len: usize| {
-                let at = log.marks().accepted();
-                log.append(Bytes::from(bytes(at, len)).into()).map(drop)
-            };
+            let append = |len| append(&*log, len);
             append(1000).unwrap();
             assert_eq!(log.flush().unwrap(), 1000);
             let ballast = ballast(disk.path(), 400 << 10);
@@ -125,10 +127,7 @@ fn meet_the_limit(spec: &str, dir: &Path) {
     let Some(backend) = places::backend(spec, dir) else { return };
     let path = dir.join(format!("{spec}.log"));
     let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
-    let append = |len: usize| {
-        let at = log.marks().accepted();
-        log.append(Bytes::from(bytes(at, len)).into()).map(drop)
-    };
+    let append = |len| append(&*log, len);
     append(1000).unwrap();
     assert_eq!(log.flush().unwrap(), 1000);
     for len in [90_000, 40_000] {

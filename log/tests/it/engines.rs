@@ -308,13 +308,19 @@ fn whatever_call_fails_over_real_files_nothing_acknowledged_is_lost_and_nothing_
     });
 }
 
+/// Appends and makes durable.
+fn acknowledged(log: &Log) -> kseg_log::Result<()> {
+    append(log, 1000)?;
+    log.flush(false)
+}
+
 #[test]
 fn iob_10_a_full_disk_is_told_and_what_is_there_stays_readable() {
     places::with_each(|spec, backend, dir| {
         let faulty = Arc::new(Faulty::new(backend));
         let bench = Bench::below(dir, faulty.clone(), &[]);
         let log = bench.open();
-        let acknowledged = || append(&log, 1000).map(drop).and_then(|()| log.flush(false));
+        let acknowledged = || acknowledged(&log);
         acknowledged().expect(spec);
         // What is about epochs has been written. Whole blocks take more than what is appended.
         faulty.set_space(Some(if spec.contains("direct") { 60_000 } else { 9_000 }));
@@ -354,7 +360,7 @@ fn iob_10_a_file_that_may_not_grow_is_told_and_what_is_there_stays() {
         let faulty = Arc::new(Faulty::new(backend));
         let bench = Bench::below(dir, faulty.clone(), &[]);
         let log = bench.open();
-        let acknowledged = || append(&log, 1000).map(drop).and_then(|()| log.flush(false));
+        let acknowledged = || acknowledged(&log);
         acknowledged().expect(spec);
         let fault = || Fault::on(Call::Write).role("log").error(27).always();
         // Also one that is met in the middle of a write.

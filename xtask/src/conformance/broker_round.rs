@@ -364,6 +364,54 @@ fn written_here(dir: &LogDir, topics: &[Topic], round: i64) -> Outcome {
     Ok(())
 }
 
+/// A broker takes the directory, has to serve `expected`, and writes to it in a round of its own and is ended; returns what it
+/// served last. It must have complained of nothing.
+fn taken(
+    broker: &mut Broker,
+    topics: &[Topic],
+    what: &str,
+    expected: &Map<String, Value>,
+    (round, leaves_open): (i64, bool),
+    end: fn(&mut Broker) -> Outcome,
+) -> Result<Map<String, Value>, String> {
+    let said = broker.log().len();
+    broker.start()?;
+    let mut client = broker.client()?;
+    same(what, &seen_by_client(&mut client, topics)?, expected)?;
+    written(&mut client, topics, round, leaves_open)?;
+    let served = seen_by_client(&mut client, topics)?;
+    drop(client);
+    end(broker)?;
+    complaints(&broker.log()[said..])?;
+    Ok(served)
+}
+
+/// kseg opens what a broker left, has to see `served`, and writes to it with `round`; returns what is there then.
+fn taken_here(
+    data: &Path,
+    topics: &[Topic],
+    what: &str,
+    served: &Map<String, Value>,
+    (clean, round): (bool, Option<i64>),
+) -> Result<Map<String, Value>, String> {
+    let dir = opened(data)?;
+    loaded(&dir)?;
+    if dir.was_clean() != clean {
+        return Err(format!(
+            "{what}: expected a marker of an orderly stop: {clean}, found: {}",
+            dir.was_clean()
+        ));
+    }
+    same(what, served, &seen_by_kseg(&dir, topics)?)?;
+    if let Some(round) = round {
+        written_here(&dir, topics, round)?;
+    }
+    let here = seen_by_kseg(&dir, topics)?;
+    stopped(dir)?;
+    dump::sound(data)?;
+    Ok(here)
+}
+
 /// # Errors
 /// The first thing that is not as it should be.
 pub(super) fn run() -> Outcome {
@@ -384,63 +432,38 @@ pub(super) fn run() -> Outcome {
     let data = broker.folder.join("data");
     hand_over(&ours, &data, &topics)?;
 
-    let said = broker.log().len();
-    broker.start()?;
-    let mut client = broker.client()?;
-    same("made by kseg, served by a broker", &seen_by_client(&mut client, &topics)?, &made_here)?;
-    written(&mut client, &topics, 1, false)?;
-    let served = seen_by_client(&mut client, &topics)?;
-    drop(client);
-    broker.stop()?;
-    complaints(&broker.log()[said..])?;
+    let served = taken(
+        &mut broker,
+        &topics,
+        "made by kseg, served by a broker",
+        &made_here,
+        (1, false),
+        Broker::stop,
+    )?;
+    let what = "written and stopped by a broker, opened by kseg";
+    let here = taken_here(&data, &topics, what, &served, (true, Some(1)))?;
 
-    let dir = opened(&data)?;
-    loaded(&dir)?;
-    if !dir.was_clean() {
-        return Err("a broker stopped in an orderly way, and kseg takes it for a crash".to_owned());
-    }
-    same("written and stopped by a broker, opened by kseg", &served, &seen_by_kseg(&dir, &topics)?)?;
-    written_here(&dir, &topics, 1)?;
-    let here = seen_by_kseg(&dir, &topics)?;
-    stopped(dir)?;
-    dump::sound(&data)?;
+    let served = taken(
+        &mut broker,
+        &topics,
+        "written by kseg, taken back by the broker",
+        &here,
+        (2, true),
+        Broker::kill,
+    )?;
+    let what = "written by a broker and killed, opened by kseg";
+    let here = taken_here(&data, &topics, what, &served, (false, Some(2)))?;
 
-    let said = broker.log().len();
-    broker.start()?;
-    let mut client = broker.client()?;
-    same("written by kseg, taken back by the broker", &seen_by_client(&mut client, &topics)?, &here)?;
-    written(&mut client, &topics, 2, true)?;
-    let served = seen_by_client(&mut client, &topics)?;
-    drop(client);
-    complaints(&broker.log()[said..])?;
-    broker.kill()?;
-
-    let dir = opened(&data)?;
-    loaded(&dir)?;
-    if dir.was_clean() {
-        return Err("a broker was killed, and kseg takes it for an orderly stop".to_owned());
-    }
-    same("written by a broker and killed, opened by kseg", &served, &seen_by_kseg(&dir, &topics)?)?;
-    written_here(&dir, &topics, 2)?;
-    let here = seen_by_kseg(&dir, &topics)?;
-    stopped(dir)?;
-    dump::sound(&data)?;
-
-    let said = broker.log().len();
-    broker.start()?;
-    let mut client = broker.client()?;
-    same("recovered and written by kseg, taken back", &seen_by_client(&mut client, &topics)?, &here)?;
     // The transaction that the killed broker had under way ends as its producer begins anew.
-    written(&mut client, &topics, 3, false)?;
-    let served = seen_by_client(&mut client, &topics)?;
-    drop(client);
-    broker.stop()?;
-    complaints(&broker.log()[said..])?;
-
-    let dir = opened(&data)?;
-    loaded(&dir)?;
-    same("written by a broker and stopped, opened by kseg", &served, &seen_by_kseg(&dir, &topics)?)?;
-    stopped(dir)?;
+    let served = taken(
+        &mut broker,
+        &topics,
+        "recovered and written by kseg, taken back",
+        &here,
+        (3, false),
+        Broker::stop,
+    )?;
+    taken_here(&data, &topics, "written by a broker and stopped, opened by kseg", &served, (true, None))?;
     println!("broker: {} topics there and back in {:.1} s", topics.len(), begun.elapsed().as_secs_f64());
     Ok(())
 }
