@@ -136,9 +136,11 @@ impl<'l> KeyCheck<'l> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
-    use bytes::BytesMut;
+    use bytes::{Bytes, BytesMut};
     use kseg_format::{BatchOptions, Codec, LeaderEpoch, Origin, RecordBatchBuilder, Timestamp};
+    use kseg_io_backends::{Backend, OpenHow, write_all};
     use kseg_log::{Log, OpenOptions};
 
     use super::*;
@@ -185,7 +187,10 @@ mod tests {
 
     /// Batches of records with the keys `0`, `1`, ... each, compressed.
     fn batches(count: usize, records: usize) -> Log {
-        let backend = kseg_io_backends::open("memory").unwrap();
+        batches_on(kseg_io_backends::open("memory").unwrap(), count, records)
+    }
+
+    fn batches_on(backend: Arc<dyn Backend>, count: usize, records: usize) -> Log {
         let log = Log::open(Path::new("/t-0"), OpenOptions::new(backend)).unwrap();
         for _ in 0..count {
             let options = BatchOptions { codec: Codec::Gzip, ..BatchOptions::default() };
@@ -214,6 +219,22 @@ mod tests {
         }
         assert_eq!(check.decoded, 4);
         assert!(!check.is(b"0", Offset::new(400)).unwrap());
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_read_is_told_with_its_place() {
+        let backend = kseg_io_backends::open("memory").unwrap();
+        let log = batches_on(backend.clone(), 2, 100);
+        let first = log.read(Offset::ZERO, 1, Isolation::LogEnd, true).unwrap().region.unwrap();
+        let at = first.len() as u64;
+        // In the second batch, behind its header: no longer the beginning of a gzip member.
+        let path = log.dir().join("00000000000000000000.log");
+        let file = backend.open(&path, OpenHow::Write).unwrap();
+        write_all(&*file, at + 61, Bytes::from_static(&[0; 10]).into()).unwrap();
+        let mut check = KeyCheck::new(&log);
+        assert!(check.is(b"7", Offset::new(7)).unwrap());
+        let told = check.is(b"7", Offset::new(107)).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{}: at position {at}: ", path.display())), "{told}");
     }
 
     #[test]
