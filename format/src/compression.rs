@@ -26,12 +26,14 @@ mod gzip;
 #[cfg(feature = "lz4")]
 mod lz4;
 mod output;
+mod pieces;
 #[cfg(feature = "snappy")]
 mod snappy;
 #[cfg(feature = "zstd")]
 mod zstd;
 
 pub(crate) use output::Output;
+pub(crate) use pieces::Pieces;
 
 /// Appends what `input` decompresses to, at most `limit` bytes, to `out`.
 ///
@@ -112,7 +114,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     /// Those of [`decompress`]; the stream is of no more use.
-    pub(crate) fn more(&mut self, window: &mut Vec<u8>, before: usize) -> Result<bool, DecodeError> {
+    fn more(&mut self, window: &mut Vec<u8>, before: usize) -> Result<bool, DecodeError> {
         let limit = self.limit;
         self.step_into(&mut Sink { start: 0, out: window, before, limit, step_max: Stream::STEP_MAX })
     }

@@ -9,9 +9,8 @@
 //! the errors are reported, together.
 //!
 //! Unlike Kafka this decodes compressed records fully where it keeps them as they are, so that what could not be read
-//! back is not stored. They are decompressed piece by piece, and no more than a piece is held. A legacy wrapper is
-//! decompressed whole, as in Kafka: what its offsets count from hangs on its last message, and to find that first would
-//! be to decompress it twice.
+//! back is not stored. They are decompressed piece by piece, and no more than a piece is held, unless the batch is built
+//! anew: then its records are held as they are before they are compressed.
 //!
 //! Source: Kafka `LogValidator`.
 
@@ -33,7 +32,7 @@ use crate::batch::header::{BATCH_OVERHEAD, BatchHeader};
 use crate::batch::mutate::BatchMut;
 use crate::batches::Batches;
 use crate::codec::{Codec, Magic, TimestampType};
-use crate::legacy::read::Wrapped;
+use crate::legacy::read::{Inner, WrapperStream};
 use crate::number::{Offset, ProducerEpoch, ProducerId, Timestamp};
 use crate::records::V2Records;
 use error::Faults;
@@ -204,13 +203,11 @@ impl Walk<'_> {
 
     fn wrapper(&mut self, batch: &Batch<'_>, faults: &mut Faults) -> Result<(), ValidationError> {
         let checks = self.rules.record_checks(batch.header());
-        let mut scratch = Vec::new();
-        let mut wrapped = Wrapped::open(batch, &mut scratch, self.rules.decompressed_limit)?;
+        let mut messages = WrapperStream::open(batch, self.rules.decompressed_limit)?;
         let mut index = 0;
-        while let Some(next) = wrapped.next_message() {
-            let (offset, message) = next?;
+        while let Some(next) = messages.next(Ok) {
+            let Inner { offset, timestamp, message } = next?;
             self.uncompressed += message.size() as u64;
-            let timestamp = wrapped.timestamp(&message);
             if message.magic() != batch.magic().get() {
                 let found = i64::from(message.magic());
                 faults.add(index, RecordFaultKind::Magic, checks.message(RecordFaultKind::Magic, found));

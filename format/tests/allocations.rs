@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use bytes::BytesMut;
+use kseg_format::legacy::{LegacyOptions, LegacyRecord, encode};
 use kseg_format::{
-    Batch, BatchOptions, Batches, Codec, LeaderRules, Offset, RecordBatchBuilder, Timestamp, assign_offsets,
-    frame,
+    Batch, BatchOptions, Batches, Codec, LeaderRules, Magic, Offset, RecordBatchBuilder, Timestamp,
+    assign_offsets, frame,
 };
 
 const HEADERS: &[(&[u8], Option<&[u8]>)] = &[(b"name", Some(b"value")), (b"null", None)];
@@ -157,6 +158,85 @@ fn scratch_is_used_again_for_compressed_batches() {
         assert!(pass() > 0);
         assert_eq!(pass(), 0, "{codec}");
     }
+}
+
+/// The most bytes that were held at a time while a stream read so many records, with offsets from `first` on and values of `len`
+/// bytes.
+#[track_caller]
+fn held(batch: &[u8], first: i64, count: usize, len: usize) -> u64 {
+    let batch = Batch::parse(batch).unwrap();
+    let info = measure(|| {
+        let mut stream = batch.stream_records(1 << 30).unwrap();
+        for offset in (first..).take(count) {
+            let record = stream.next().unwrap().unwrap();
+            assert_eq!((record.offset().get(), record.value().unwrap().len()), (offset, len));
+        }
+        assert!(stream.next().is_none());
+    });
+    info.bytes_max
+}
+
+#[test]
+fn a_stream_holds_a_piece_of_a_compressed_batch_at_a_time() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled() && *codec != Codec::None) {
+        let mut builder = RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() });
+        for i in 0..2_000u32 {
+            builder.append(None, None, Some(&[i.to_be_bytes(); 2_000].concat()), &[]).unwrap();
+        }
+        let held = held(builder.build().unwrap().unwrap(), 0, 2_000, 8_000);
+        assert!(held < 512 * 1024, "{codec}: {held} bytes");
+    }
+}
+
+/// A wrapper around messages with values of 8000 bytes.
+fn wrapper(magic: Magic, codec: Codec, count: i64) -> BytesMut {
+    let record = |offset| LegacyRecord { offset, timestamp: None, key: None, value: Some(&[7; 8_000]) };
+    let records: Vec<_> = (50..50 + count).map(Offset::new).map(record).collect();
+    let base_offset = Offset::new(50);
+    let mut out = BytesMut::new();
+    encode(&LegacyOptions { magic, codec, base_offset, ..LegacyOptions::default() }, &records, &mut out)
+        .unwrap();
+    out
+}
+
+#[test]
+fn a_stream_holds_a_window_of_a_legacy_wrapper() {
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4].into_iter().filter(|codec| codec.is_enabled()) {
+        for magic in [Magic::V0, Magic::V1] {
+            let large = held(&wrapper(magic, codec, 500), 50, 500, 8_000);
+            assert!(large < 2 << 20, "{codec}: {large} bytes of 4 MB");
+            // One that fits the window is kept for the second look.
+            assert!(held(&wrapper(magic, codec, 60), 50, 60, 8_000) < 2 << 20);
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn a_size_that_is_only_declared_in_a_legacy_wrapper_is_not_held() {
+    // The second message is to have 2 GiB, and 16 MiB of it are there: it is cut.
+    let mut inner = message(0, &[7; 8_000]);
+    inner.extend(1i64.to_be_bytes());
+    inner.extend(i32::MAX.to_be_bytes());
+    inner.resize(16 << 20, 0);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &inner).unwrap();
+    let mut bytes = message(7, &encoder.finish().unwrap());
+    bytes[17] = 1;
+    let held = held(&bytes, 7, 1, 8_000);
+    assert!(held < 2 << 20, "{held} bytes of 16 MiB");
+}
+
+/// A message of magic 1 without a key; its checksum is not looked at.
+#[cfg(feature = "gzip")]
+fn message(offset: i64, value: &[u8]) -> Vec<u8> {
+    let mut bytes = offset.to_be_bytes().to_vec();
+    bytes.extend((22 + value.len() as i32).to_be_bytes());
+    bytes.extend([0, 0, 0, 0, 1, 0]);
+    bytes.extend([0xff; 12]);
+    bytes.extend((value.len() as i32).to_be_bytes());
+    bytes.extend(value);
+    bytes
 }
 
 #[test]

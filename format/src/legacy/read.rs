@@ -9,9 +9,9 @@
 //! the last one's. Inner checksums are looked at by the leader's validation alone.
 
 use crate::batch::Batch;
-use crate::batch::header::{LENGTH, LOG_OVERHEAD, MIN_SIZE_FIELD, i32_at, i64_at};
+use crate::batch::header::{BatchHeader, LENGTH, LOG_OVERHEAD, MIN_SIZE_FIELD, i32_at, i64_at};
 use crate::codec::{Codec, Magic, TimestampType};
-use crate::compression;
+use crate::compression::{self, Pieces, Stream};
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::number::Offset;
 use crate::record::Record;
@@ -145,51 +145,53 @@ fn message_of<'a>(batch: &Batch<'a>) -> Message<'a> {
     Message { bytes: &batch.as_bytes()[LOG_OVERHEAD..], place: Place::Batch(LOG_OVERHEAD) }
 }
 
-/// The messages in a wrapper.
-#[derive(Clone, Debug)]
-pub(crate) struct Wrapped<'s> {
-    entries: Entries<'s>,
+/// The codec and the bytes of a wrapper's messages.
+fn payload_of<'a>(batch: &Batch<'a>) -> Result<(Codec, &'a [u8]), DecodeError> {
+    let codec = batch.header().codec()?;
+    let message = message_of(batch);
+    if codec == Codec::Zstd {
+        let place = message.place_of(ATTRIBUTES);
+        let expected = Expected::Words("none, gzip, snappy or lz4 in a message of magic 0 or 1");
+        return Err(DecodeError::invalid("codec", place, expected, Found::Value(i64::from(codec.id()))));
+    }
+    match message.value()? {
+        Some(value) => Ok((codec, value)),
+        None => {
+            let place = message.place_of(message.value_at()?);
+            Err(DecodeError::invalid("value length", place, Expected::AtLeast(0), Found::Value(-1)))
+        }
+    }
+}
+
+/// A message in a wrapper, with the offset and the time that it has there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inner<'s> {
+    pub(crate) offset: i64,
+    pub(crate) timestamp: i64,
+    pub(crate) message: Message<'s>,
+}
+
+impl<'s> Inner<'s> {
+    pub(crate) fn record(self) -> Result<Record<'s>, DecodeError> {
+        self.message.record(self.offset, self.timestamp)
+    }
+}
+
+/// What the messages in a wrapper have from it.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
     /// What is added to the inner offsets; they are absolute where it is negative.
     base: i64,
     /// The time of all messages of magic 1.
     append_time: Option<i64>,
-    ended: bool,
 }
 
-impl<'s> Wrapped<'s> {
-    /// Decompresses a wrapper into `scratch` and looks at all inner offsets and sizes.
-    ///
-    /// Source: Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`.
-    pub(crate) fn open(
-        batch: &Batch<'_>,
-        scratch: &'s mut Vec<u8>,
-        limit: usize,
-    ) -> Result<Wrapped<'s>, DecodeError> {
-        let header = batch.header();
-        let codec = header.codec()?;
-        let message = message_of(batch);
-        if codec == Codec::Zstd {
-            let place = message.place_of(ATTRIBUTES);
-            let expected = Expected::Words("none, gzip, snappy or lz4 in a message of magic 0 or 1");
-            return Err(DecodeError::invalid("codec", place, expected, Found::Value(i64::from(codec.id()))));
-        }
-        let Some(value) = message.value()? else {
-            let place = message.place_of(message.value_at()?);
-            return Err(DecodeError::invalid("value length", place, Expected::AtLeast(0), Found::Value(-1)));
-        };
-        scratch.clear();
-        compression::decompress(codec, header.magic(), value, scratch, limit)?;
-
-        let data: &'s [u8] = scratch;
-        let entries = Entries { data, at: 0 };
-        let mut last = None;
-        let mut scan = entries.clone();
-        while let Some((offset, _)) = scan.next()? {
-            last = Some(offset);
-        }
+impl Outer {
+    /// `last` is the offset of the last message in it, and `len` how many bytes it was decompressed to.
+    fn of(header: &BatchHeader, last: Option<i64>, len: usize) -> Result<Outer, DecodeError> {
         let Some(last) = last else {
             let expected = Expected::Words("one message or more");
-            let found = Found::Bytes(data.len() as u64);
+            let found = Found::Bytes(len as u64);
             return Err(DecodeError::invalid("inner messages", Place::Records(0), expected, found));
         };
         let wrapper = header.raw_base_offset();
@@ -202,44 +204,15 @@ impl<'s> Wrapped<'s> {
             }
             _ => wrapper.wrapping_sub(last),
         };
-        Ok(Wrapped {
-            entries,
-            base,
-            append_time: match header.timestamp_type() {
-                Some(TimestampType::LogAppendTime) => Some(header.raw_max_timestamp()),
-                _ => None,
-            },
-            ended: false,
-        })
+        let append_time = match header.timestamp_type() {
+            Some(TimestampType::LogAppendTime) => Some(header.raw_max_timestamp()),
+            _ => None,
+        };
+        Ok(Outer { base, append_time })
     }
 
-    /// The walk without its bytes.
-    pub(crate) fn into_walk(self) -> Walk {
-        Walk { at: self.entries.at, base: self.base, append_time: self.append_time, ended: self.ended }
-    }
-
-    /// The offset of the first message.
-    pub(crate) fn first_offset(mut self) -> Result<Offset, DecodeError> {
-        match self.next_message() {
-            Some(Ok((offset, _))) => Ok(Offset::new(offset)),
-            Some(Err(error)) => Err(error),
-            // There is one: `open` has seen it.
-            None => Ok(Offset::new(self.base)),
-        }
-    }
-
-    /// The next message with its absolute offset. One that is compressed itself is an error.
-    pub(crate) fn next_message(&mut self) -> Option<Result<(i64, Message<'s>), DecodeError>> {
-        if self.ended {
-            return None;
-        }
-        let item = self.step().transpose();
-        self.ended = !matches!(item, Some(Ok(_)));
-        item
-    }
-
-    fn step(&mut self) -> Result<Option<(i64, Message<'s>)>, DecodeError> {
-        let Some((offset, message)) = self.entries.next()? else { return Ok(None) };
+    /// A message with its offset as it stands there. One that is compressed itself is an error.
+    fn inner<'s>(self, offset: i64, message: Message<'s>) -> Result<Inner<'s>, DecodeError> {
         let place = message.place_of(ATTRIBUTES);
         match Codec::from_id(message.codec_id()) {
             Some(Codec::None) => {}
@@ -249,77 +222,152 @@ impl<'s> Wrapped<'s> {
             }
             None => return Err(DecodeError::UnknownCodec { id: message.codec_id(), place }),
         }
-        let offset = if self.base >= 0 { self.base.wrapping_add(offset) } else { offset };
-        Ok(Some((offset, message)))
-    }
-
-    /// The time of a message in this wrapper.
-    pub(crate) fn timestamp(&self, message: &Message<'_>) -> i64 {
-        match self.append_time {
-            Some(time) if message.magic() == 1 => time,
-            _ => message.timestamp(),
-        }
-    }
-
-    /// The record of a message that [`next_message`](Wrapped::next_message) gave.
-    pub(crate) fn record(&self, offset: i64, message: &Message<'s>) -> Result<Record<'s>, DecodeError> {
-        message.record(offset, self.timestamp(message))
-    }
-
-    pub(crate) fn next(&mut self) -> Option<Result<Record<'s>, DecodeError>> {
-        let (offset, message) = match self.next_message()? {
-            Ok(next) => next,
-            Err(error) => return Some(Err(error)),
-        };
-        let record = self.record(offset, &message);
-        self.ended = record.is_err();
-        Some(record)
+        Ok(Inner {
+            offset: if self.base >= 0 { self.base.wrapping_add(offset) } else { offset },
+            timestamp: match self.append_time {
+                Some(time) if message.magic() == 1 => time,
+                _ => message.timestamp(),
+            },
+            message,
+        })
     }
 }
 
-/// How far a walk over the messages of a wrapper has come, the bytes apart.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk {
+/// The messages in a wrapper that has been decompressed whole.
+///
+/// Source: Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`.
+#[derive(Clone, Debug)]
+pub(crate) struct Wrapped<'s> {
+    data: &'s [u8],
     at: usize,
-    base: i64,
-    append_time: Option<i64>,
+    outer: Outer,
     ended: bool,
 }
 
-impl Walk {
-    /// The next record; `data` is always what the wrapper was decompressed into.
-    pub(crate) fn next<'s>(&mut self, data: &'s [u8]) -> Option<Result<Record<'s>, DecodeError>> {
-        let Walk { at, base, append_time, ended } = *self;
-        let mut messages = Wrapped { entries: Entries { data, at }, base, append_time, ended };
-        let record = messages.next();
-        (self.at, self.ended) = (messages.entries.at, messages.ended);
+impl<'s> Wrapped<'s> {
+    /// Decompresses a wrapper into `scratch` and looks at all inner offsets and sizes.
+    pub(crate) fn open(
+        batch: &Batch<'_>,
+        scratch: &'s mut Vec<u8>,
+        limit: usize,
+    ) -> Result<Wrapped<'s>, DecodeError> {
+        let header = batch.header();
+        let (codec, payload) = payload_of(batch)?;
+        scratch.clear();
+        let decompressed = compression::decompress(codec, header.magic(), payload, scratch, limit);
+        let data: &'s [u8] = scratch;
+        // Kafka looks at them while it decompresses, so what is wrong in front of the codec's fault comes first.
+        let (mut last, mut at) = (None, 0);
+        while let Some((offset, message)) = entry(&data[at..], at)? {
+            last = Some(offset);
+            at += message.size();
+        }
+        decompressed?;
+        Ok(Wrapped { data, at: 0, outer: Outer::of(header, last, data.len())?, ended: false })
+    }
+
+    /// The offset of the first message.
+    pub(crate) fn first_offset(mut self) -> Result<Offset, DecodeError> {
+        // There is one: `open` has seen it.
+        Ok(Offset::new(self.step()?.map_or(self.outer.base, |inner| inner.offset)))
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Result<Record<'s>, DecodeError>> {
+        if self.ended {
+            return None;
+        }
+        let record = self.step().and_then(|inner| inner.map(Inner::record).transpose()).transpose();
+        self.ended = !matches!(record, Some(Ok(_)));
         record
     }
-}
 
-/// The entries in decompressed bytes; a cut one ends them.
-#[derive(Clone, Debug)]
-struct Entries<'s> {
-    data: &'s [u8],
-    at: usize,
-}
-
-impl<'s> Entries<'s> {
-    fn next(&mut self) -> Result<Option<(i64, Message<'s>)>, DecodeError> {
-        let rest = &self.data[self.at..];
-        let Some((start, rest)) = rest.split_first_chunk::<LOG_OVERHEAD>() else { return Ok(None) };
-        let size = i32_at(start, LENGTH);
-        if size < MIN_SIZE_FIELD as i32 {
-            return Err(DecodeError::corrupt(
-                "inner message size",
-                Place::Records(self.at + LENGTH),
-                Expected::AtLeast(MIN_SIZE_FIELD as i64),
-                Found::Value(i64::from(size)),
-            ));
-        }
-        let Some(bytes) = rest.get(..size as usize) else { return Ok(None) };
-        let place = Place::Records(self.at + LOG_OVERHEAD);
-        self.at += LOG_OVERHEAD + bytes.len();
-        Ok(Some((i64_at(start, 0), Message { bytes, place })))
+    fn step(&mut self) -> Result<Option<Inner<'s>>, DecodeError> {
+        let Some((offset, message)) = entry(&self.data[self.at..], self.at)? else { return Ok(None) };
+        self.at += message.size();
+        self.outer.inner(offset, message).map(Some)
     }
+}
+
+/// The messages in a wrapper, decompressed as they are asked for.
+///
+/// What offsets of magic 1 count from hangs on the last message, so all are passed over first. A wrapper of more than
+/// [`KEPT_LEN`] bytes is decompressed a second time for the messages themselves.
+#[derive(Debug)]
+pub(crate) struct WrapperStream<'a> {
+    pieces: Pieces<'a>,
+    outer: Outer,
+    /// How many messages are still to come.
+    left: u64,
+}
+
+/// Of the first pass over a wrapper so much is kept for the second.
+const KEPT_LEN: usize = 512 * 1024;
+
+impl<'a> WrapperStream<'a> {
+    /// Looks at all inner offsets and sizes.
+    pub(crate) fn open(batch: &Batch<'a>, limit: usize) -> Result<WrapperStream<'a>, DecodeError> {
+        let header = batch.header();
+        let (codec, payload) = payload_of(batch)?;
+        let open = || Stream::open(codec, header.magic(), payload, limit);
+        let mut pieces = Pieces::new(open()?, KEPT_LEN);
+        let (mut last, mut left) = (None, 0);
+        loop {
+            pieces.until(|rest| rest.len() >= LOG_OVERHEAD)?;
+            let Some((offset, size)) = entry_head(pieces.rest(), pieces.position())? else { break };
+            if !pieces.skip(LOG_OVERHEAD + size)? {
+                break;
+            }
+            last = Some(offset);
+            left += 1;
+        }
+        let outer = Outer::of(header, last, pieces.produced())?;
+        if !pieces.rewind() {
+            pieces = Pieces::new(open()?, 0);
+        }
+        Ok(WrapperStream { pieces, outer, left })
+    }
+
+    /// What `of` makes of the next message; none comes after an error.
+    pub(crate) fn next<'s, T>(
+        &'s mut self,
+        of: impl FnOnce(Inner<'s>) -> Result<T, DecodeError>,
+    ) -> Option<Result<T, DecodeError>> {
+        self.left = self.left.checked_sub(1)?;
+        let next = next_of(&mut self.pieces, self.outer).and_then(|inner| inner.map(of).transpose());
+        if next.is_err() {
+            self.left = 0;
+        }
+        next.transpose()
+    }
+}
+
+fn next_of<'s>(pieces: &'s mut Pieces<'_>, outer: Outer) -> Result<Option<Inner<'s>>, DecodeError> {
+    pieces.until(|rest| !matches!(entry(rest, 0), Ok(None)))?;
+    let at = pieces.position();
+    let (rest, taken) = pieces.rest_and_taken();
+    let Some((offset, message)) = entry(rest, at)? else { return Ok(None) };
+    *taken += message.size();
+    outer.inner(offset, message).map(Some)
+}
+
+/// The first entry of decompressed bytes, which stand at `at` of all: its offset and message. `None` where it is cut.
+fn entry(bytes: &[u8], at: usize) -> Result<Option<(i64, Message<'_>)>, DecodeError> {
+    let Some((offset, size)) = entry_head(bytes, at)? else { return Ok(None) };
+    let place = Place::Records(at + LOG_OVERHEAD);
+    Ok(bytes[LOG_OVERHEAD..].get(..size).map(|bytes| (offset, Message { bytes, place })))
+}
+
+/// The offset of an entry and the size of its message.
+fn entry_head(bytes: &[u8], at: usize) -> Result<Option<(i64, usize)>, DecodeError> {
+    let Some(head) = bytes.first_chunk::<LOG_OVERHEAD>() else { return Ok(None) };
+    let size = i32_at(head, LENGTH);
+    if size < MIN_SIZE_FIELD as i32 {
+        return Err(DecodeError::corrupt(
+            "inner message size",
+            Place::Records(at + LENGTH),
+            Expected::AtLeast(MIN_SIZE_FIELD as i64),
+            Found::Value(i64::from(size)),
+        ));
+    }
+    Ok(Some((i64_at(head, 0), size as usize)))
 }

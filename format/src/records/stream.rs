@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::batch::header::BATCH_OVERHEAD;
 use crate::codec::{Codec, Magic};
-use crate::compression::Stream;
+use crate::compression::{Pieces, Stream};
 use crate::error::DecodeError;
 use crate::legacy::read as legacy;
 use crate::record::Record;
@@ -15,8 +15,10 @@ use super::{Inner, Records, V2Records, negative_count};
 /// 32 KiB, lz4 64 KiB), or 64 KiB, and as much more as one record needs. Ends after the first error.
 ///
 /// What [`Batch::records`] reads this reads, and refuses what that refuses, but later: records in front of a fault of the
-/// codec are handed out. It is the slower of the two where the whole batch fits the caches. A legacy wrapper, whose
-/// offsets hang on its last message, is decompressed whole.
+/// codec are handed out. It is the slower of the two where the whole batch fits the caches.
+///
+/// The offsets in a legacy wrapper hang on its last message, so all of it is looked at before the first record: up to
+/// 512 KiB of it are kept meanwhile, and one that is larger is decompressed a second time.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -41,12 +43,6 @@ use super::{Inner, Records, V2Records, negative_count};
 #[derive(Debug)]
 pub struct RecordStream<'a> {
     source: Source<'a>,
-    /// Decompressed bytes that have not been taken yet, behind some that have.
-    window: Vec<u8>,
-    /// How many bytes of the window have been taken.
-    taken: usize,
-    /// How many bytes came out in front of the window.
-    dropped: usize,
 }
 
 #[derive(Debug)]
@@ -54,10 +50,9 @@ pub struct RecordStream<'a> {
 enum Source<'a> {
     /// Nothing is compressed.
     Plain(Records<'a>),
-    /// The codec, until it has given all, and the state of a walk over nothing.
-    Compressed(Option<Stream<'a>>, V2Records<'static>),
-    /// The state of a walk over the window.
-    Wrapper(legacy::Walk),
+    /// What is decompressed, and the state of a walk over nothing.
+    Compressed(Pieces<'a>, V2Records<'static>),
+    Wrapper(legacy::WrapperStream<'a>),
 }
 
 impl<'a> RecordStream<'a> {
@@ -65,11 +60,9 @@ impl<'a> RecordStream<'a> {
         let header = batch.header();
         let codec = header.codec()?;
         let count = header.raw_records_count();
-        let mut window = Vec::new();
         let source = if header.magic() != Magic::V2 && codec != Codec::None {
-            Source::Wrapper(legacy::Wrapped::open(batch, &mut window, limit)?.into_walk())
+            Source::Wrapper(legacy::WrapperStream::open(batch, limit)?)
         } else if codec == Codec::None || count == 0 {
-            // An empty vector as a scratch that stays empty.
             Source::Plain(match header.magic() {
                 Magic::V2 => Records::new(Inner::V2(V2Records::uncompressed(batch)?)),
                 _ => Records::new(Inner::Single(legacy::Single::open(batch))),
@@ -84,9 +77,9 @@ impl<'a> RecordStream<'a> {
             if count < 0 {
                 return Err(negative_count(count));
             }
-            Source::Compressed(Some(stream), V2Records::over(header, &[], count))
+            Source::Compressed(Pieces::new(stream, 0), V2Records::over(header, &[], count))
         };
-        Ok(RecordStream { source, window, taken: 0, dropped: 0 })
+        Ok(RecordStream { source })
     }
 
     /// The next record; it lends from the stream.
@@ -97,22 +90,18 @@ impl<'a> RecordStream<'a> {
     pub fn next(&mut self) -> Option<Result<Record<'_>, DecodeError>> {
         match &mut self.source {
             Source::Plain(records) => records.next(),
-            Source::Wrapper(walk) => walk.next(&self.window),
-            Source::Compressed(stream, state) => {
-                if let Err(error) =
-                    fill(stream, state.left > 0, &mut self.window, &mut self.taken, &mut self.dropped)
-                {
+            Source::Wrapper(wrapper) => wrapper.next(legacy::Inner::record),
+            Source::Compressed(pieces, state) => {
+                if let Err(error) = pieces.until(|rest| is_ready(rest, state.left > 0)) {
                     (state.left, state.ended) = (0, true);
                     return Some(Err(error));
                 }
-                let mut records = V2Records {
-                    data: &self.window[self.taken..],
-                    total: self.dropped + self.window.len(),
-                    ..state.clone()
-                };
+                let total = pieces.produced();
+                let (rest, taken) = pieces.rest_and_taken();
+                let mut records = V2Records { data: rest, total, ..state.clone() };
                 let record = records.next();
                 (state.left, state.ended) = (records.left, records.ended);
-                self.taken = self.window.len() - records.data.len();
+                *taken += rest.len() - records.data.len();
                 record
             }
         }
@@ -126,27 +115,27 @@ impl RecordStream<'_> {
         self,
         mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let RecordStream { source, mut window, mut taken, mut dropped } = self;
-        let (mut stream, mut state) = match source {
+        let (mut pieces, mut state) = match self.source {
             Source::Plain(mut records) => {
                 return records.try_for_each(|record| visit(&record?));
             }
-            Source::Wrapper(mut walk) => {
-                while let Some(record) = walk.next(&window) {
+            Source::Wrapper(mut wrapper) => {
+                while let Some(record) = wrapper.next(legacy::Inner::record) {
                     visit(&record?)?;
                 }
                 return Ok(());
             }
-            Source::Compressed(stream, state) => (stream, state),
+            Source::Compressed(pieces, state) => (pieces, state),
         };
         loop {
-            fill(&mut stream, state.left > 0, &mut window, &mut taken, &mut dropped)?;
-            let total = dropped + window.len();
-            let mut records = V2Records { data: &window[taken..], total, ..state.clone() };
+            pieces.until(|rest| is_ready(rest, state.left > 0))?;
+            let (total, over) = (pieces.produced(), pieces.is_over());
+            let (rest, taken) = pieces.rest_and_taken();
+            let mut records = V2Records { data: rest, total, ..state.clone() };
             loop {
                 if let Some(record) = records.next_usual() {
                     visit(&record)?;
-                } else if stream.is_some() && !is_ready(records.data, records.left > 0) {
+                } else if !over && !is_ready(records.data, records.left > 0) {
                     break;
                 } else if let Some(record) = records.next() {
                     visit(&record?)?;
@@ -155,35 +144,9 @@ impl RecordStream<'_> {
                 }
             }
             state.left = records.left;
-            taken = window.len() - records.data.len();
+            *taken += rest.len() - records.data.len();
         }
     }
-}
-
-/// Decompresses until a whole record is in the window, or, where none is wanted, any byte; or there is no more.
-fn fill(
-    stream: &mut Option<Stream<'_>>,
-    wanted: bool,
-    window: &mut Vec<u8>,
-    taken: &mut usize,
-    dropped: &mut usize,
-) -> Result<(), DecodeError> {
-    while let Some(open) = stream {
-        if is_ready(&window[*taken..], wanted) {
-            break;
-        }
-        window.drain(..*taken);
-        *dropped += std::mem::take(taken);
-        match open.more(window, *dropped) {
-            Ok(true) => {}
-            Ok(false) => *stream = None,
-            Err(error) => {
-                *stream = None;
-                return Err(error);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Whether there is enough to go on with: a record where one is wanted, any byte where none is.
@@ -207,30 +170,6 @@ mod tests {
 
     use super::*;
     use crate::batch::builder::{BatchOptions, RecordBatchBuilder};
-
-    #[test]
-    fn little_of_a_large_batch_is_held() {
-        for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
-            let options = BatchOptions { codec, ..BatchOptions::default() };
-            let mut builder = RecordBatchBuilder::new(options);
-            for n in 0..2000u32 {
-                let value = [n.to_be_bytes(); 2000].concat();
-                builder.append(None, None, Some(&value), &[]).unwrap();
-            }
-            let mut bytes = BytesMut::new();
-            builder.finish(&mut bytes).unwrap();
-            let batch = Batch::parse(&bytes).unwrap();
-            let mut stream = batch.stream_records(64 << 20).unwrap();
-            let mut count = 0;
-            while let Some(record) = stream.next() {
-                assert_eq!(record.unwrap().value().unwrap()[..4], u32::to_be_bytes(count));
-                count += 1;
-                assert!(stream.window.capacity() < 512 * 1024, "{codec}: {}", stream.window.capacity());
-            }
-            assert_eq!(count, 2000);
-            assert!(stream.next().is_none());
-        }
-    }
 
     #[test]
     fn the_limit_counts_what_is_no_longer_held() {

@@ -77,8 +77,9 @@ pub struct LeaderRules {
     /// The most bytes that a batch's records may have decompressed. Default: `i32::MAX`.
     ///
     /// Kafka has no such limit, and a client's batch of `max.message.bytes` may hold a thousand times that decompressed.
-    /// Records are decompressed whole here, so this is the memory that one append may take, and whoever takes appends from
-    /// strangers sets it: a batch that exceeds it is refused as invalid.
+    /// A batch that has to be built anew is held decompressed, and else one record may be as large as all, so this is the
+    /// memory that one append may take, and whoever takes appends from strangers sets it: a batch that exceeds it is refused as
+    /// invalid.
     pub decompressed_limit: usize,
 }
 

@@ -248,6 +248,111 @@ fn inner_offsets_may_go_back_and_be_negative() {
     assert!(matches!(batch.base_offset_deep(&mut scratch, 10), Err(DecodeError::TooLarge { .. })));
 }
 
+/// A message of magic 1 with a value of 100 000 bytes.
+#[cfg(feature = "gzip")]
+fn large(offset: i64) -> Vec<u8> {
+    let mut rest = offset.to_be_bytes().to_vec();
+    rest.extend([0xff; 4]);
+    rest.extend(100_000i32.to_be_bytes());
+    rest.resize(rest.len() + 100_000, offset as u8);
+    message(offset, 1, 0, &rest)
+}
+
+/// Offset, time, and the value's length and first byte.
+#[cfg(feature = "gzip")]
+type Row = (i64, Option<i64>, usize, u8);
+
+/// Records, and the error that ends them.
+#[cfg(feature = "gzip")]
+type Rows = (Vec<Row>, Option<DecodeError>);
+
+#[cfg(feature = "gzip")]
+fn row(record: &kseg_format::Record<'_>) -> Row {
+    let value = record.value().unwrap();
+    (record.offset().get(), record.timestamp().map(Timestamp::get), value.len(), value[0])
+}
+
+#[cfg(feature = "gzip")]
+fn whole(batch: &Batch<'_>, limit: usize) -> Rows {
+    let (mut rows, mut scratch) = (Vec::new(), Vec::new());
+    match batch.records(&mut scratch, limit) {
+        Err(error) => (rows, Some(error)),
+        Ok(mut records) => {
+            let end = records.try_for_each(|record| {
+                rows.push(row(&record?));
+                Ok(())
+            });
+            (rows, end.err())
+        }
+    }
+}
+
+#[cfg(feature = "gzip")]
+fn streamed(batch: &Batch<'_>, limit: usize) -> Rows {
+    let mut rows = Vec::new();
+    match batch.stream_records(limit) {
+        Err(error) => (rows, Some(error)),
+        Ok(mut stream) => {
+            while let Some(record) = stream.next() {
+                match record {
+                    Ok(record) => rows.push(row(&record)),
+                    Err(error) => {
+                        assert!(stream.next().is_none());
+                        return (rows, Some(error));
+                    }
+                }
+            }
+            (rows, None)
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn a_wrapper_beyond_the_window_is_read_as_a_stream_as_it_is_whole() {
+    const COUNT: i64 = 12;
+    let all: Vec<u8> = (0..COUNT).flat_map(large).collect();
+    let size = all.len() / COUNT as usize;
+    let (tenth, last) = (9 * size, 11 * size);
+    // What is changed where, how many records are read, and the error behind them, if there is one.
+    let cases = [
+        (0, &[0][..], 12, ""),
+        (tenth + 8, &[0, 0, 0, 13], 0, CORRUPT),
+        (last + 8, &[0x7f, 0, 0, 0], 11, ""),
+        (tenth + 17, &[1], 9, INVALID),
+        (tenth + 17, &[7], 9, "IllegalArgumentException"),
+        (last + 26, &[0x7f, 0, 0, 0], 11, CORRUPT),
+    ];
+    for (at, change, count, error) in cases {
+        let mut inner = all.clone();
+        inner[at..at + change.len()].copy_from_slice(change);
+        for (offset, magic, attributes) in [(0, 1, 0), (40, 1, 0), (40, 1, 8), (40, 0, 0)] {
+            let bytes = wrapper(offset, magic, attributes, &inner);
+            let batch = Batch::parse(&bytes).unwrap();
+            let (rows, end) = whole(&batch, inner.len());
+            let name = end.as_ref().map_or("", DecodeError::kafka_name);
+            assert_eq!((rows.len(), name), (count, error), "{change:?} at {at}");
+            assert_eq!(streamed(&batch, inner.len()), (rows, end), "{change:?} at {at}");
+        }
+    }
+    let refused = |bytes: &[u8], limit: usize, name: &str| {
+        let batch = Batch::parse(bytes).unwrap();
+        let (rows, error) = whole(&batch, limit);
+        assert_eq!((rows.len(), error.as_ref().map(DecodeError::kafka_name)), (0, Some(name)));
+        assert_eq!(streamed(&batch, limit), (rows, error));
+    };
+    refused(&wrapper(COUNT - 2, 1, 0, &all), all.len(), INVALID);
+    refused(&wrapper(40, 1, 0, &all), all.len() - 1, INVALID);
+    let payload = crate::records::gzip(&all);
+    refused(&wrap(40, 1, 1, &payload[..payload.len() - 9]), all.len(), "KafkaException");
+    // What is wrong in front of the codec's fault comes first.
+    let mut inner = all.clone();
+    inner[size + 11] = 13;
+    inner[size + 8..size + 11].fill(0);
+    let payload = crate::records::gzip(&inner);
+    refused(&wrap(40, 1, 1, &payload[..payload.len() - 9]), all.len(), CORRUPT);
+}
+
 #[test]
 fn format_edge_171_the_checksums_of_old_messages() {
     for (magic, crc) in [(Magic::V1, 109_425_508), (Magic::V0, 1_978_725_405)] {
