@@ -24,6 +24,21 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     return crc_fast::crc32_iscsi(bytes);
 }
 
+/// The CRC-32C of more bytes behind those whose CRC-32C is `crc`.
+#[inline]
+fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    #[cfg(not(feature = "crc-fast"))]
+    return crc32c::crc32c_append(crc, bytes);
+    #[cfg(feature = "crc-fast")]
+    {
+        let algorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
+        // Its state is not inverted yet.
+        let mut digest = crc_fast::Digest::new_with_init_state(algorithm, u64::from(!crc));
+        digest.update(bytes);
+        digest.finalize() as u32
+    }
+}
+
 /// The checksum of a batch whose bytes come in parts, for whoever does not take the length in its header on trust: before all of
 /// it is held.
 #[derive(Clone, Debug)]
@@ -60,7 +75,7 @@ impl BatchChecksum {
         let part = &part[..part.len().min(self.left)];
         self.left -= part.len();
         match &mut self.state {
-            State::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, part),
+            State::Crc32c(crc) => *crc = crc32c_append(*crc, part),
             State::Crc32(hasher) => hasher.update(part),
         }
     }

@@ -13,6 +13,8 @@
 
 use std::fmt;
 
+use crate::crc;
+
 /// The fields of a producer in a snapshot, as they lie there: -1 is none.
 #[allow(clippy::exhaustive_structs, reason = "an entry of version 1 has these fields")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ pub fn encode_snapshot(entries: impl IntoIterator<Item = SnapshotEntry>) -> Vec<
     }
     bytes[VERSION_AT..CRC_AT].copy_from_slice(&VERSION.to_be_bytes());
     bytes[COUNT_AT..HEADER_LEN].copy_from_slice(&count.to_be_bytes());
-    let crc = crc32c::crc32c(&bytes[COUNT_AT..]);
+    let crc = crc::crc32c(&bytes[COUNT_AT..]);
     bytes[CRC_AT..COUNT_AT].copy_from_slice(&crc.to_be_bytes());
     bytes
 }
@@ -99,7 +101,7 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, SnapshotError
     let entries = body.get(..entries_len).ok_or_else(|| short(HEADER_LEN.saturating_add(entries_len)))?;
 
     let expected = u32::from_be_bytes(field(bytes, CRC_AT));
-    let found = crc32c::crc32c(&bytes[COUNT_AT..]);
+    let found = crc::crc32c(&bytes[COUNT_AT..]);
     if expected != found {
         return Err(SnapshotError::Crc { expected, found });
     }
