@@ -208,11 +208,12 @@ impl Walk<'_> {
         while let Some(next) = messages.next(Ok) {
             let Inner { offset, timestamp, message } = next?;
             self.uncompressed += message.size() as u64;
+            let (stored, computed) = message.checksums();
             if message.magic() != batch.magic().get() {
                 let found = i64::from(message.magic());
                 faults.add(index, RecordFaultKind::Magic, checks.message(RecordFaultKind::Magic, found));
-            } else if !message.has_right_crc() {
-                return Err(ValidationError::inner_checksum(index));
+            } else if stored != computed {
+                return Err(ValidationError::InnerChecksum { batch_index: index, stored, computed });
             } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
                 faults.add(index, fault, checks.message(fault, timestamp));
             } else {

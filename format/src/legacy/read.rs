@@ -43,8 +43,9 @@ impl<'s> Message<'s> {
         self.bytes[ATTRIBUTES] & 0x07
     }
 
-    pub(crate) fn has_right_crc(&self) -> bool {
-        i32_at(self.bytes, CRC) as u32 == crc32fast::hash(&self.bytes[MAGIC..])
+    /// The checksum that stands in it, and that of its bytes.
+    pub(crate) fn checksums(&self) -> (u32, u32) {
+        (i32_at(self.bytes, CRC) as u32, crc32fast::hash(&self.bytes[MAGIC..]))
     }
 
     /// Its bytes with the entry around it.

@@ -48,6 +48,10 @@ pub enum ValidationError {
     InnerChecksum {
         /// Its place in the wrapper, from 0.
         batch_index: u64,
+        /// The checksum in the message.
+        stored: u32,
+        /// The checksum of its bytes.
+        computed: u32,
     },
     /// Records that cannot be read.
     Decode(DecodeError),
@@ -59,11 +63,6 @@ impl ValidationError {
     #[cold]
     pub(super) fn batch(fault: BatchFault) -> ValidationError {
         ValidationError::Batch { fault }
-    }
-
-    #[cold]
-    pub(super) fn inner_checksum(batch_index: u64) -> ValidationError {
-        ValidationError::InnerChecksum { batch_index }
     }
 
     /// The simple name of the exception that Kafka raises for it.
@@ -113,9 +112,10 @@ impl fmt::Display for ValidationError {
                 }
                 if faults.len() > 3 { f.write_str("; ...") } else { Ok(()) }
             }
-            ValidationError::InnerChecksum { batch_index } => {
-                write!(f, "message {batch_index} of the wrapper has a wrong checksum")
-            }
+            ValidationError::InnerChecksum { batch_index, stored, computed } => write!(
+                f,
+                "checksum of message {batch_index} of the wrapper: stored {stored:#010x}, computed {computed:#010x}"
+            ),
             ValidationError::Decode(_) => f.write_str("the records cannot be read"),
             ValidationError::Encode(_) => f.write_str("the batch cannot be built anew"),
         }

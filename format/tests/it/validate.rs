@@ -462,7 +462,10 @@ fn format_edge_189_a_wrong_inner_checksum_is_corruption_at_once() {
         assert_eq!(records(&bytes).unwrap().len(), 2);
         let error = refused(&bytes, Codec::Gzip, &rules());
         assert_eq!(error.kafka_name(), "CorruptRecordException");
-        assert!(matches!(error, ValidationError::InnerChecksum { batch_index: 0, .. }));
+        let ValidationError::InnerChecksum { batch_index: 0, stored, computed } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(stored, computed ^ 1 << 24);
         assert_eq!(Rejections::from(&error), Rejections { invalid_checksum: 1, ..Rejections::default() });
     }
 }
