@@ -210,7 +210,7 @@ impl Fault {
 }
 
 /// A record as it stands in a batch, its deltas not added to anything.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RawRecord<'s> {
     pub(crate) timestamp_delta: i64,
     pub(crate) offset_delta: i32,
@@ -261,7 +261,7 @@ pub(crate) fn take_usual<'s>(data: &mut &'s [u8]) -> Option<RawRecord<'s>> {
 }
 
 /// What a walk keeps of a record that is only passed over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Passed {
     pub(crate) timestamp_delta: i64,
     pub(crate) null_key: bool,
@@ -475,6 +475,80 @@ mod tests {
         assert_eq!((record.key, record.value, record.attributes), (None, None, -1));
         assert_eq!((record.offset_delta, record.size), (-1, 7));
         assert!(data.is_empty());
+    }
+
+    /// A record of these parts, its length field `off` too large, with bytes behind it.
+    fn record(deltas: (i64, i64), key: Option<&[u8]>, value: Option<&[u8]>, off: i64) -> Vec<u8> {
+        let mut body = vec![7];
+        let put = |bytes: &mut Vec<u8>, number: i64| {
+            let mut at = bytes.len();
+            bytes.resize(at + varint::size(number), 0);
+            varint::put(bytes, &mut at, number);
+        };
+        put(&mut body, deltas.0);
+        put(&mut body, deltas.1);
+        for part in [key, value] {
+            put(&mut body, part.map_or(-1, |part| part.len() as i64));
+            body.extend(part.unwrap_or_default());
+        }
+        body.push(0);
+        let mut bytes = Vec::new();
+        put(&mut bytes, body.len() as i64 + off);
+        bytes.extend(body);
+        bytes.extend([0; 16]);
+        bytes
+    }
+
+    const LONG: &[u8] = &[9; 10_000];
+
+    #[test]
+    fn usual_records_are_taken_at_once_and_as_all_others_are() {
+        let parts = [None, Some(0), Some(1), Some(63), Some(64), Some(8191), Some(8192), Some(10_000)];
+        let parts = parts.map(|len| len.map(|len| &LONG[..len]));
+        for delta in [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1_048_575, -1_048_576] {
+            for (key, value) in parts.iter().flat_map(|key| parts.map(|value| (*key, value))) {
+                for deltas in [(delta, 0), (0, delta), (delta, delta)] {
+                    let bytes = record(deltas, key, value, 0);
+                    let (mut usual, mut any) = (&bytes[..], &bytes[..]);
+                    let expected = take_record(&mut any).unwrap();
+                    assert_eq!((expected.key, expected.value, expected.attributes), (key, value, 7));
+                    assert_eq!(take_usual(&mut usual), Some(expected));
+                    assert_eq!(usual, any);
+                    let passed = Passed { timestamp_delta: deltas.0, null_key: key.is_none() };
+                    let (mut usual, mut any) = (0, 0);
+                    assert_eq!(pass_usual(&bytes, &mut usual), Some(passed));
+                    assert_eq!(pass_any(&bytes, &mut any), Some(passed));
+                    assert_eq!((usual, any), (expected.size as usize, expected.size as usize));
+                    let mut inside = 3;
+                    let moved = [&[1, 2, 3], &bytes[..]].concat();
+                    assert_eq!(pass_record(&moved, &mut inside), Some(passed));
+                    assert_eq!(inside, 3 + expected.size as usize);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_usual_is_not_taken_at_once() {
+        let refused = |bytes: &[u8]| {
+            let (mut data, mut at) = (bytes, 0);
+            assert_eq!((take_usual(&mut data), pass_usual(bytes, &mut at)), (None, None), "{bytes:?}");
+            assert_eq!((data, at), (bytes, 0));
+        };
+        // A delta of four bytes, and lengths that do not fit.
+        refused(&record((1_048_576, 0), None, None, 0));
+        refused(&record((0, -1_048_577), None, None, 0));
+        for off in [-100, -2, -1, 1, 2] {
+            refused(&record((0, 0), Some(b"key"), Some(b"value"), off));
+            refused(&record((0, 0), None, Some(b"value"), off));
+        }
+        // A header, and nothing behind the record.
+        let mut bytes = record((0, 0), Some(b"key"), Some(b"value"), 0);
+        let end = bytes.len() - 16;
+        bytes[end - 1] = 2;
+        refused(&bytes);
+        bytes[end - 1] = 0;
+        refused(&bytes[..5]);
     }
 
     #[test]

@@ -60,6 +60,17 @@ fn format_edge_4_a_size_above_the_readers_limit_is_an_error() {
         "batch length at byte 8 of the batch: expected at most 60, found 82"
     );
     assert!(Batches::with_limit(&bytes, 82).next().unwrap().is_ok());
+    // Without a limit the batch's size, 12 more, still has to fit 32 bits.
+    let mut bytes = bytes;
+    bytes[8..12].copy_from_slice(&(i32::MAX - 11).to_be_bytes());
+    let error = Batches::new(&bytes).next().unwrap().unwrap_err();
+    assert_eq!(
+        (error.kafka_name(), error.to_string().as_str()),
+        (
+            "IllegalArgumentException",
+            "batch length at byte 8 of the batch: expected at most 2147483635, found 2147483636"
+        )
+    );
 }
 
 #[test]
