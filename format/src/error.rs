@@ -173,7 +173,7 @@ pub enum DecodeError {
 impl DecodeError {
     /// A payload that the codec does not accept; `at` counts from the payload's first byte.
     #[cold]
-    pub fn codec(codec: Codec, what: impl Into<Cow<'static, str>>, at: usize) -> DecodeError {
+    pub(crate) fn codec(codec: Codec, what: impl Into<Cow<'static, str>>, at: usize) -> DecodeError {
         DecodeError::Codec { codec, place: Place::Payload(at), what: what.into() }
     }
 
@@ -327,7 +327,7 @@ pub enum EncodeError {
 impl EncodeError {
     /// A failure inside the codec's library.
     #[cold]
-    pub fn codec(codec: Codec, what: impl Into<Cow<'static, str>>) -> EncodeError {
+    pub(crate) fn codec(codec: Codec, what: impl Into<Cow<'static, str>>) -> EncodeError {
         EncodeError::Codec { codec, what: what.into() }
     }
 

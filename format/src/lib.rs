@@ -37,6 +37,7 @@
 //! error that says so. `crc-fast` computes CRC-32C with the crate of that name in place of `crc32c`.
 //! `serde` lets [`OwnedRecord`] be serialized. Both are off by default.
 #![forbid(unsafe_code)]
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 /// The examples of the crate's README are tests.
 #[cfg(doctest)]

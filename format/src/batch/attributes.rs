@@ -33,7 +33,7 @@ impl Attributes {
 
     /// The bits for these properties, all others 0.
     #[inline]
-    pub const fn of(
+    pub(crate) const fn of(
         codec: Codec,
         timestamp_type: TimestampType,
         transactional: bool,

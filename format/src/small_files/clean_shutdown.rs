@@ -8,6 +8,7 @@
 /// ```text
 /// {"version":0,"brokerEpoch":10}      without a line end
 /// ```
+#[allow(clippy::exhaustive_structs, reason = "what the file tells")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanShutdown {
     /// Epoch under which the broker ran; `None` where the file does not tell. -1 is written by who has none.

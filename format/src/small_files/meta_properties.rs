@@ -12,6 +12,7 @@ use crate::checkpoint::{Lines, excerpt};
 /// | `broker.id` | optional | ignored |
 /// | `node.id` | ignored | required |
 /// | `directory.id` | optional | optional; made and written by the broker that finds none |
+#[allow(clippy::exhaustive_structs, reason = "the keys of both versions")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaProperties {
     /// 0 or 1.

@@ -9,6 +9,7 @@ use crate::checkpoint::{Lines, excerpt};
 /// version: 0
 /// topic_id: AAAAAAAAAAAAAAAAAAAAAQ      without a line end
 /// ```
+#[allow(clippy::exhaustive_structs, reason = "the file has these two lines")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionMetadata {
     /// Version of the file; 0 is written, a later one is accepted and kept as read.
