@@ -8,8 +8,8 @@
 //! entries, checkpoints, `partition.metadata`, `meta.properties`) are here too, as bytes.
 //!
 //! What is read may be anything: nothing here panics on damaged bytes or reserves memory by a length that stands in
-//! them. Where Kafka 4.3.1 reads, this crate reads the same; where it refuses, this crate does, and
-//! [`DecodeError::kafka_name`] says with which exception.
+//! them. What Kafka 4.3.1 refuses, this crate refuses, and [`DecodeError::kafka_name`] says with which exception; what Kafka
+//! reads, it reads the same, but for a few things that no writer makes, which the README names.
 //!
 //! ```
 //! use bytes::BytesMut;

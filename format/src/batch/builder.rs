@@ -313,11 +313,7 @@ impl RecordBatchBuilder {
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<(), EncodeError> {
         let offset_delta = i64::from(offset_delta);
-        let mut body = 1 + varint::size(timestamp_delta) + varint::size(offset_delta);
-        body += size_with_length(key) + size_with_length(value) + varint::size(headers.len() as i64);
-        for (name, value) in headers {
-            body += size_with_length(Some(name)) + size_with_length(*value);
-        }
+        let body = body_size(timestamp_delta, offset_delta, key, value, headers);
         let start = self.len;
         let end = start + varint::size(body as i64) + body;
         if end as u64 > MAX_SIZE {
@@ -574,6 +570,23 @@ fn delta(base: i64, offset: Offset) -> Result<i32, EncodeError> {
         .checked_sub(base)
         .and_then(|delta| i32::try_from(delta).ok())
         .ok_or(EncodeError::OffsetOutOfRange { base: Offset::new(base), found: offset })
+}
+
+/// The bytes of a record behind its length field.
+#[inline(always)]
+fn body_size(
+    timestamp_delta: i64,
+    offset_delta: i64,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &[(&[u8], Option<&[u8]>)],
+) -> usize {
+    let mut size = 1 + varint::size(timestamp_delta) + varint::size(offset_delta);
+    size += size_with_length(key) + size_with_length(value) + varint::size(headers.len() as i64);
+    for (name, value) in headers {
+        size += size_with_length(Some(name)) + size_with_length(*value);
+    }
+    size
 }
 
 /// The bytes of a length field and what it counts.

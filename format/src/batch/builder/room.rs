@@ -1,6 +1,6 @@
 //! How large the batch will be, and whether one more record fits.
 
-use super::RecordBatchBuilder;
+use super::{RecordBatchBuilder, body_size};
 use crate::batch::header::BATCH_OVERHEAD;
 use crate::codec::Codec;
 use crate::number::{Offset, Timestamp};
@@ -53,20 +53,9 @@ impl RecordBatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> usize {
-        let part = |bytes: Option<&[u8]>| match bytes {
-            Some(bytes) => varint::size(bytes.len() as i64) + bytes.len(),
-            None => 1,
-        };
         let timestamp_delta = Timestamp::to_raw(timestamp).wrapping_sub(self.base_timestamp);
         let offset_delta = last.get().wrapping_add(1).wrapping_sub(self.base_offset);
-        let headers_len: usize = headers.iter().map(|(name, value)| part(Some(name)) + part(*value)).sum();
-        let body = 1
-            + varint::size(timestamp_delta)
-            + varint::size(offset_delta)
-            + part(key)
-            + part(value)
-            + varint::size(headers.len() as i64)
-            + headers_len;
+        let body = body_size(timestamp_delta, offset_delta, key, value, headers);
         varint::size(body as i64) + body
     }
 }
