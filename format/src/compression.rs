@@ -35,30 +35,7 @@ mod zstd;
 pub(crate) use output::Output;
 pub(crate) use pieces::Pieces;
 
-/// Appends what `input` decompresses to, at most `limit` bytes, to `out`.
-///
-/// `input` is the whole payload; `magic` is that of the batch or wrapper around it, which decides whether the header
-/// checksum of an lz4 frame counts. [`Codec::None`] copies.
-///
-/// # Errors
-/// [`DecodeError::Codec`] for a payload that the codec refuses, [`DecodeError::TooLarge`] for one that does not fit
-/// the limit, [`DecodeError::CodecDisabled`] in a build without the codec. `out` then ends in what was decoded in
-/// front of the fault, at most `limit` bytes.
-pub(crate) fn decompress(
-    codec: Codec,
-    magic: Magic,
-    input: &[u8],
-    out: &mut Vec<u8>,
-    limit: usize,
-) -> Result<(), DecodeError> {
-    let mut stream = Stream::open(codec, magic, input, limit)?;
-    let start = out.len();
-    let mut sink = Sink { start, out, before: 0, limit, step_max: usize::MAX };
-    while stream.step_into(&mut sink)? {}
-    Ok(())
-}
-
-/// A payload that is decompressed piece by piece.
+/// A payload that is decompressed, piece by piece or all at once.
 pub(crate) struct Stream<'a> {
     codec: Codec,
     limit: usize,
@@ -81,10 +58,14 @@ impl<'a> Stream<'a> {
     /// The most bytes that one step of [`more`](Stream::more) makes room for; where a codec has blocks, a whole block.
     const STEP_MAX: usize = 64 * 1024;
 
-    /// Opens a payload, of which no more than `limit` bytes may come out; see [`decompress`].
+    /// Opens a whole payload, of which no more than `limit` bytes may come out.
+    ///
+    /// `magic` is that of the batch or wrapper around it, which decides whether the header checksum of an lz4 frame counts.
+    /// [`Codec::None`] copies.
     ///
     /// # Errors
-    /// Those of [`decompress`] that the beginning of the payload shows.
+    /// [`DecodeError::CodecDisabled`] in a build without the codec, [`DecodeError::Codec`] for what the codec refuses of the
+    /// payload's beginning.
     pub(crate) fn open(
         codec: Codec,
         magic: Magic,
@@ -109,11 +90,23 @@ impl<'a> Stream<'a> {
         decoder.map(|decoder| Stream { codec, limit, decoder }).map_err(|fault: Fault| fault.of(codec, limit))
     }
 
+    /// Appends all that comes out to `out`.
+    ///
+    /// # Errors
+    /// [`DecodeError::Codec`] for a payload that the codec refuses, [`DecodeError::TooLarge`] for one that does not fit
+    /// the limit. `out` then ends in what was decoded in front of the fault, at most `limit` bytes.
+    pub(crate) fn read_all(&mut self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let limit = self.limit;
+        let mut sink = Sink { start: out.len(), out, before: 0, limit, step_max: usize::MAX };
+        while self.step_into(&mut sink)? {}
+        Ok(())
+    }
+
     /// Appends the next piece of what comes out to `window`, which may be none; whether there may be more. `before` is how
     /// many bytes came out earlier and are no longer in `window`.
     ///
     /// # Errors
-    /// Those of [`decompress`]; the stream is of no more use.
+    /// Those of [`read_all`](Stream::read_all); the stream is of no more use.
     fn more(&mut self, window: &mut Vec<u8>, before: usize) -> Result<bool, DecodeError> {
         let limit = self.limit;
         self.step_into(&mut Sink { start: 0, out: window, before, limit, step_max: Stream::STEP_MAX })

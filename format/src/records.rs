@@ -7,7 +7,7 @@ use std::iter::FusedIterator;
 use crate::batch::Batch;
 use crate::batch::header::{BATCH_OVERHEAD, BatchHeader, RECORDS_COUNT};
 use crate::codec::{Codec, TimestampType};
-use crate::compression;
+use crate::compression::Stream;
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::legacy::read as legacy;
 use crate::number::Sequence;
@@ -101,41 +101,26 @@ impl<'s> V2Records<'s> {
     ) -> Result<V2Records<'s>, DecodeError> {
         let header = batch.header();
         let codec = header.codec()?;
-        let count = header.raw_records_count();
-        let payload = &batch.as_bytes()[BATCH_OVERHEAD..];
-        let data = if count == 0 {
-            &[]
-        } else if codec == Codec::None {
-            payload
-        } else {
-            // zstd, unlike the others, is not opened before the count is looked at.
-            if codec == Codec::Zstd && count < 0 {
-                return Err(negative_count(count));
-            }
-            scratch.clear();
-            let decompressed = compression::decompress(codec, header.magic(), payload, scratch, limit);
-            if let Err(error @ DecodeError::Codec { .. }) = decompressed {
-                // Kafka decodes while it decompresses, so a record that is wrong in front of the codec's fault comes
-                // first.
-                let front = V2Records::over(header, scratch, count.max(0));
-                return Err(front.definite_fault().unwrap_or(error));
-            }
-            decompressed?;
-            &scratch[..]
-        };
-        if count < 0 {
-            return Err(negative_count(count));
+        if codec == Codec::None || header.raw_records_count() == 0 {
+            return V2Records::uncompressed(batch);
         }
-        Ok(V2Records::over(header, data, count))
+        let mut payload = open_payload(batch, codec, limit)?;
+        scratch.clear();
+        let decompressed = payload.read_all(scratch);
+        let records = V2Records::over(header, scratch, header.raw_records_count());
+        match decompressed {
+            Ok(()) => Ok(records),
+            // Kafka decodes while it decompresses, so a record that is wrong in front of the codec's fault comes first.
+            Err(error @ DecodeError::Codec { .. }) => Err(records.definite_fault().unwrap_or(error)),
+            Err(error) => Err(error),
+        }
     }
 
     /// The records of a batch that is not compressed, or has none.
-    fn uncompressed(batch: &Batch<'s>) -> Result<V2Records<'s>, DecodeError> {
+    #[inline]
+    fn uncompressed<'a: 's>(batch: &Batch<'a>) -> Result<V2Records<'s>, DecodeError> {
         let header = batch.header();
-        let count = header.raw_records_count();
-        if count < 0 {
-            return Err(negative_count(count));
-        }
+        let count = checked_count(header)?;
         let data = if count == 0 { &[] } else { &batch.as_bytes()[BATCH_OVERHEAD..] };
         Ok(V2Records::over(header, data, count))
     }
@@ -295,6 +280,28 @@ impl<'s> V2Records<'s> {
             size: raw.size,
             attributes: raw.attributes,
         }
+    }
+}
+
+/// Opens the payload of a compressed batch.
+fn open_payload<'a>(batch: &Batch<'a>, codec: Codec, limit: usize) -> Result<Stream<'a>, DecodeError> {
+    let header = batch.header();
+    // zstd, unlike the others, is not opened before the count is looked at.
+    if codec == Codec::Zstd {
+        checked_count(header)?;
+    }
+    let payload = &batch.as_bytes()[BATCH_OVERHEAD..];
+    let stream = Stream::open(codec, header.magic(), payload, limit)?;
+    checked_count(header)?;
+    Ok(stream)
+}
+
+/// The records count if it is none below 0.
+#[inline]
+fn checked_count(header: &BatchHeader) -> Result<i32, DecodeError> {
+    match header.raw_records_count() {
+        count @ 0.. => Ok(count),
+        count => Err(negative_count(count)),
     }
 }
 

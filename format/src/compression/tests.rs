@@ -8,6 +8,17 @@ const LIMIT: usize = 16 * 1024 * 1024;
 /// The text of the worked examples.
 pub(super) const TEXT: &[u8] = b"hello hello hello hello";
 
+/// Appends what `input` decompresses to, at most `limit` bytes, to `out`.
+pub(super) fn decompress(
+    codec: Codec,
+    magic: Magic,
+    input: &[u8],
+    out: &mut Vec<u8>,
+    limit: usize,
+) -> Result<(), DecodeError> {
+    Stream::open(codec, magic, input, limit)?.read_all(out)
+}
+
 /// Decodes under magic 2.
 pub(super) fn read(codec: Codec, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut out = Vec::new();

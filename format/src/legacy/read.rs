@@ -11,7 +11,7 @@
 use crate::batch::Batch;
 use crate::batch::header::{BatchHeader, LENGTH, LOG_OVERHEAD, MIN_SIZE_FIELD, i32_at, i64_at};
 use crate::codec::{Codec, Magic, TimestampType};
-use crate::compression::{self, Pieces, Stream};
+use crate::compression::{Pieces, Stream};
 use crate::error::{DecodeError, Expected, Found, Place};
 use crate::number::Offset;
 use crate::record::Record;
@@ -254,8 +254,9 @@ impl<'s> Wrapped<'s> {
     ) -> Result<Wrapped<'s>, DecodeError> {
         let header = batch.header();
         let (codec, payload) = payload_of(batch)?;
+        let mut stream = Stream::open(codec, header.magic(), payload, limit)?;
         scratch.clear();
-        let decompressed = compression::decompress(codec, header.magic(), payload, scratch, limit);
+        let decompressed = stream.read_all(scratch);
         let data: &'s [u8] = scratch;
         // Kafka looks at them while it decompresses, so what is wrong in front of the codec's fault comes first.
         let (mut last, mut at) = (None, 0);

@@ -1,15 +1,14 @@
 //! The records of a batch, decompressed as they are asked for.
 
 use crate::batch::Batch;
-use crate::batch::header::BATCH_OVERHEAD;
 use crate::codec::{Codec, Magic};
-use crate::compression::{Pieces, Stream};
+use crate::compression::Pieces;
 use crate::error::DecodeError;
 use crate::legacy::read as legacy;
 use crate::record::Record;
 use crate::varint::{self, VarintFault};
 
-use super::{Inner, Records, V2Records, negative_count};
+use super::{Inner, Records, V2Records, open_payload};
 
 /// The records of a batch in order, of which no more is decompressed at a time than the codec gives at once: a block (snappy
 /// 32 KiB, lz4 64 KiB), or 64 KiB, and as much more as one record needs. Ends after the first error.
@@ -68,16 +67,8 @@ impl<'a> RecordStream<'a> {
                 _ => Records::new(Inner::Single(legacy::Single::open(batch))),
             })
         } else {
-            // zstd, unlike the others, is not opened before the count is looked at.
-            if codec == Codec::Zstd && count < 0 {
-                return Err(negative_count(count));
-            }
-            let payload = &batch.as_bytes()[BATCH_OVERHEAD..];
-            let stream = Stream::open(codec, header.magic(), payload, limit)?;
-            if count < 0 {
-                return Err(negative_count(count));
-            }
-            Source::Compressed(Pieces::new(stream, 0), V2Records::over(header, &[], count))
+            let pieces = Pieces::new(open_payload(batch, codec, limit)?, 0);
+            Source::Compressed(pieces, V2Records::over(header, &[], count))
         };
         Ok(RecordStream { source })
     }

@@ -203,6 +203,54 @@ fn format_edge_19_and_20_counts() {
 }
 
 #[test]
+fn whole_records_behind_the_last_one_are_refused() {
+    let value = [7; 100];
+    let three = build(BatchOptions::default(), &[(1, None, Some(&value[..])); 3]);
+    let one = forge(&three, |bytes| bytes[57..61].copy_from_slice(&1i32.to_be_bytes()));
+    assert_eq!(failure(&one), (1, INVALID));
+    #[cfg(feature = "gzip")]
+    {
+        assert_eq!(failure(&gzipped(1, &three[61..])), (1, INVALID));
+        // They are met before the payload's end, where the checksum is cut.
+        let cut = |count: i32| {
+            let payload = gzip(&three[61..]);
+            let payload = &payload[..payload.len() - 6];
+            forge(&around(count, count - 1, payload), |bytes| bytes[22] = 1)
+        };
+        let error = Batch::parse(&cut(1)).unwrap().records(&mut Vec::new(), LIMIT).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "end of the records at byte 109 of the decompressed records: expected 0 bytes, found 218 bytes"
+        );
+        assert_eq!(failure(&cut(3)), (0, "KafkaException"));
+    }
+}
+
+#[test]
+fn a_payload_is_opened_before_a_negative_count_is_refused_but_not_zstd() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled() && *codec != Codec::None) {
+        let broken = forge(&around(-1, 0, b"nothing of a codec"), |bytes| bytes[22] = codec.id());
+        let options = BatchOptions { codec, ..BatchOptions::default() };
+        // Cut, which shows only behind the beginning.
+        let whole = build(options, &[(1, None, Some(&[7; 100][..]))]);
+        let begun = forge(&around(-1, 0, &whole[61..whole.len() - 5]), |bytes| bytes[22] = codec.id());
+        // Without its header a snappy payload is one block.
+        let opened = matches!(codec, Codec::Zstd | Codec::Snappy);
+        for (bytes, name) in [(broken, if opened { INVALID } else { "KafkaException" }), (begun, INVALID)] {
+            let batch = Batch::parse(&bytes).unwrap();
+            let error = batch.stream_records(LIMIT).unwrap_err();
+            assert_eq!((failure(&bytes), error.kafka_name()), ((0, name), name), "{codec}");
+            if name == INVALID {
+                assert_eq!(
+                    error.to_string(),
+                    "records count at byte 57 of the batch: expected at least 0, found -1"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn records_end_after_an_error() {
     let batch = forge(&three(at(0)), |bytes| bytes[61] = 0x7e);
     let mut scratch = Vec::new();

@@ -1,4 +1,4 @@
-use super::super::tests::{TEXT, assert_bounded, assert_refused, hex, noise, read, write};
+use super::super::tests::{TEXT, assert_bounded, assert_refused, decompress, hex, noise, read, write};
 use super::{HEADER_LEN, MAGIC};
 use crate::codec::Codec::Snappy;
 
@@ -117,7 +117,7 @@ fn format_edge_162_blocks_with_a_wrong_length() {
         assert_refused(Snappy, &forged);
         assert_refused(Snappy, &stream(&[&forged]));
         let mut out = Vec::new();
-        super::super::decompress(Snappy, crate::codec::Magic::V2, &forged, &mut out, usize::MAX).unwrap_err();
+        decompress(Snappy, crate::codec::Magic::V2, &forged, &mut out, usize::MAX).unwrap_err();
         assert!(out.capacity() < 1024);
     }
     // Longer than need be, but right.

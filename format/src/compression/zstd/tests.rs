@@ -1,5 +1,7 @@
-use super::super::tests::{TEXT, assert_bounded, assert_refused, hex, noise, read, write, write_with};
-use super::super::{DecodeError, decompress};
+use super::super::DecodeError;
+use super::super::tests::{
+    TEXT, assert_bounded, assert_refused, decompress, hex, noise, read, write, write_with,
+};
 use super::{DCtx, PIECE_LEN, Sink, at_once, contents_len_max};
 use crate::codec::Codec::Zstd;
 use crate::codec::Magic;
