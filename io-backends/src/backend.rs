@@ -189,7 +189,8 @@ pub trait RawFile: Debug + Send + Sync {
     /// The path by which it was opened; renames are not followed.
     fn path(&self) -> PathBuf;
 
-    /// What positions, sizes and addresses of writes must be multiples of. Fixed for the life of the handle.
+    /// What positions, sizes and addresses of writes must be multiples of, but for those that
+    /// [`AppendPlan::unaligned`](crate::AppendPlan::unaligned) allows. Fixed for the life of the handle.
     fn align(&self) -> Align;
 
     /// What this file can do beyond the required. Fixed for the life of the handle.

@@ -30,6 +30,10 @@ pub struct AppendPlan {
     pub chunk: u32,
     /// Bytes before the stable mark that stay in memory for readers.
     pub tail: u32,
+    /// Where writes are aligned: a flush of fewer bytes writes them as they are, and a larger one does so with what is left
+    /// behind its last whole block. Nothing is padded then, so nothing has to be cut off again. For files that take such
+    /// writes, by another way than the aligned ones; the appender never has both in flight. 0 for never.
+    pub unaligned: u32,
     /// Whether each write is durable by itself: [`Through::Data`](crate::Through::Data).
     pub through: bool,
     /// Bytes after which the kernel is told to begin writing back what it has; 0 for never.
@@ -38,8 +42,15 @@ pub struct AppendPlan {
 
 impl AppendPlan {
     /// One write at a time, nothing ahead, nothing kept.
-    pub const PLAIN: AppendPlan =
-        AppendPlan { space: Space::None, depth: 1, chunk: 1 << 30, tail: 0, through: false, write_behind: 0 };
+    pub const PLAIN: AppendPlan = AppendPlan {
+        space: Space::None,
+        depth: 1,
+        chunk: 1 << 30,
+        tail: 0,
+        unaligned: 0,
+        through: false,
+        write_behind: 0,
+    };
 }
 
 impl Default for AppendPlan {

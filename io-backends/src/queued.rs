@@ -2,8 +2,10 @@
 //!
 //! An append is accepted when its bytes are in the tail, where readers find them; writes carry them to the file,
 //! several at a time, and the stable mark follows the completed front. Where writes must be aligned, whole blocks go
-//! as they fill up to a chunk; the last, partial block goes padded with zeros when a flush, a seal or a truncation
-//! needs it, and is written again once it has grown. No two writes in flight touch the same block.
+//! as they fill up to a chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the
+//! file's other way (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it
+//! goes padded. It is written again with what follows. No two writes in flight touch the same block, and none is in flight
+//! beside one that goes the other way: the page cache, which that leads through, is not to hold what is being written past it.
 //!
 //! Space is taken ahead, so that a full disk is noticed before an append is accepted: what was accepted can only be lost
 //! to a failed write, and that fences the file. Where there is no space all the same (it was not taken ahead, or what the
@@ -62,6 +64,10 @@ struct Writer {
     sent: u64,
     /// The begun block before `sent`: what a write of it begins with.
     begun: Vec<u8>,
+    /// The write that was begun last was not aligned, though others are.
+    unaligned: bool,
+    /// From here on the page cache may hold what was written so.
+    cached: u64,
     reserved: Reserved,
     /// The file may be longer than `accepted`.
     ahead: bool,
@@ -83,6 +89,8 @@ impl fmt::Debug for Writer {
 enum Send {
     /// Whole chunks, or where writes need no alignment, everything.
     Ready,
+    /// What is written in whole blocks.
+    Blocks,
     /// Everything.
     All,
 }
@@ -94,7 +102,16 @@ impl QueuedAppender {
         let begun = begun_block(&*file, &align, len)?;
         let block = u64::from(align.block.get());
         let reserved = Reserved::new(plan.space, len.next_multiple_of(block));
-        let writer = Writer { accepted: len, sent: len, begun, reserved, ahead: false, behind: len };
+        let writer = Writer {
+            accepted: len,
+            sent: len,
+            begun,
+            unaligned: false,
+            cached: len,
+            reserved,
+            ahead: false,
+            behind: len,
+        };
         Ok(Self {
             file,
             align,
@@ -118,29 +135,85 @@ impl QueuedAppender {
     fn send(&self, writer: &mut Writer, accepted: u64, how: Send) -> Result<(), IoError> {
         let block = self.block();
         let chunk = u64::from(self.plan.chunk).max(block).next_multiple_of(block);
+        // What is flushed without padding.
+        let few = if self.plan.unaligned > 0 { u64::from(self.plan.unaligned).max(block) } else { 0 };
         loop {
             let from = writer.sent - writer.begun.len() as u64;
             let mut end = accepted;
-            if how == Send::Ready && block > 1 {
-                if accepted - from < chunk {
-                    return Ok(());
+            let mut unaligned = false;
+            if block > 1 {
+                let left = accepted.saturating_sub(from);
+                match how {
+                    Send::Ready if left < chunk => return Ok(()),
+                    Send::Blocks if left < few => return Ok(()),
+                    Send::All if left < few => unaligned = true,
+                    Send::All if few == 0 => {}
+                    _ => end -= end % block,
                 }
-                end -= end % block;
             }
             end = end.min(from + chunk);
             if end <= writer.sent {
                 return Ok(());
             }
             // Room for one more; and where the block was begun before, its write must have landed.
-            let most = if writer.begun.is_empty() { self.plan.depth.max(1) as usize - 1 } else { 0 };
+            let apart = unaligned || writer.unaligned || !writer.begun.is_empty();
+            let most = if apart { 0 } else { self.plan.depth.max(1) as usize - 1 };
             self.flights.thin_out(&*self.file, &self.marks, most)?;
             let slices = self.tail.read().slices(writer.sent, end);
-            let data = if block > 1 { self.padded(writer, slices, from, end) } else { Gather::from(slices) };
+            let (at, unit, data) = if unaligned {
+                (writer.sent, 1, self.unpadded(writer, slices, end))
+            } else if block > 1 {
+                (from, self.align.offset.get(), self.padded(writer, slices, from, end))
+            } else {
+                (from, 1, Gather::from(slices))
+            };
             let through = if self.plan.through { Through::Data } else { Through::No };
-            writer.ahead |= !end.is_multiple_of(block);
+            writer.ahead |= !unaligned && !end.is_multiple_of(block);
+            writer.unaligned = unaligned;
             writer.sent = end;
-            let unit = u64::from(self.align.offset.get());
-            self.flights.start(&*self.file, from, data, end, unit, through);
+            self.flights.start(&*self.file, at, data, end, unit.into(), through);
+        }
+    }
+
+    /// `slices`, which end at `end`, as they are. Keeps what of the last block is only begun.
+    fn unpadded(&self, writer: &mut Writer, slices: Vec<Bytes>, end: u64) -> Gather {
+        let begun = end - end % self.block();
+        if begun >= writer.sent {
+            writer.begun.clear();
+        }
+        let mut before = begun.saturating_sub(writer.sent) as usize;
+        for slice in &slices {
+            let skipped = before.min(slice.len());
+            writer.begun.extend_from_slice(&slice[skipped..]);
+            before -= skipped;
+        }
+        Gather::from(slices)
+    }
+
+    /// Begins the writes that a flush of all that is accepted needs; appends go on while it waits for some of them.
+    fn send_for_flush(&self) -> Result<(), IoError> {
+        let mut writer = self.writer.lock();
+        self.back_off(&mut writer)?;
+        let accepted = writer.accepted;
+        if self.plan.unaligned > 0 {
+            self.send(&mut writer, accepted, Send::Blocks)?;
+            if self.flights.len() > 0 {
+                let sent = writer.sent;
+                drop(writer);
+                self.flights.settle(&*self.file, &self.marks, sent)?;
+                writer = self.writer.lock();
+            }
+        }
+        self.send(&mut writer, accepted, Send::All)
+    }
+
+    /// Has the page cache give back what was written through it, where others write past it, once it is `durable`.
+    fn uncache(&self, writer: &mut Writer, durable: u64) {
+        if self.plan.unaligned > 0 && durable >= writer.cached + u64::from(self.plan.chunk) {
+            // A hint: what it does not do the cache does when it needs the space.
+            let range = writer.cached - writer.cached % self.block()..durable;
+            drop(self.file.submit(Op::Advise { range, how: Advice::DontNeed }).wait());
+            writer.cached = durable;
         }
     }
 
@@ -363,6 +436,7 @@ impl Appender for QueuedAppender {
         writer.accepted = len;
         writer.sent = kept;
         writer.behind = writer.behind.min(kept);
+        writer.cached = writer.cached.min(kept);
         synced.durable = synced.durable.min(kept);
         self.tail.write().cut(len);
         self.marks.cut(kept, synced.durable);
@@ -409,12 +483,7 @@ impl Commits for QueuedAppender {
         let target = self.marks.accepted();
         let mut tries = NO_SPACE_TRIES;
         loop {
-            let sent = {
-                let mut writer = self.writer.lock();
-                self.back_off(&mut writer)?;
-                let accepted = writer.accepted;
-                self.send(&mut writer, accepted, Send::All)
-            };
+            let sent = self.send_for_flush();
             match sent.and_then(|()| self.flights.settle(&*self.file, &self.marks, target)) {
                 Err(error) if error.verdict() == Verdict::NoSpace && tries > 1 => tries -= 1,
                 // An append that met a full disk may have taken back what was waited for.
@@ -435,6 +504,7 @@ impl Commits for QueuedAppender {
                 writer.reserved.flushed(target, ahead);
             }
             self.forget();
+            self.uncache(&mut writer, synced.durable);
         }
         synced.bring_to(target, &*self.file, &self.marks, &self.resized, self.plan.through)
     }

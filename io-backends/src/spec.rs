@@ -14,6 +14,10 @@ use crate::plan::{AppendPlan, Space};
 use crate::probe::{self, Unavailable};
 use crate::std_file::{FileModes, StdBackend};
 
+/// Flushes of fewer bytes go through the page cache as they are, where others go past it: a block that is padded costs a
+/// cut and a sync of the length, which is more than the copy.
+const UNALIGNED_MAX: u32 = 64 << 10;
+
 /// Who does the work of a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -221,11 +225,15 @@ impl BackendSpec {
             (Some(step), None) => Space::Blocks(step),
             (None, None) => base.space,
         };
+        let chunk = chunk.unwrap_or(base.chunk);
+        // Zeros that stay ahead are what a block is padded with: nothing is cut off there.
+        let padded = !direct || matches!(space, Space::Zeroed(_));
         AppendPlan {
             space,
             depth: depth.unwrap_or(base.depth),
-            chunk: chunk.unwrap_or(base.chunk),
+            chunk,
             tail: tail.unwrap_or(base.tail),
+            unaligned: if padded { 0 } else { UNALIGNED_MAX.min(chunk) },
             through: dsync.unwrap_or(base.through),
             write_behind: write_behind.unwrap_or(base.write_behind),
         }

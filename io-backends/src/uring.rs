@@ -53,6 +53,7 @@ pub struct UringBackend {
     ring: Arc<Ring>,
     modes: FileModes,
     inline: u64,
+    direct_inline: u64,
 }
 
 impl UringBackend {
@@ -61,11 +62,11 @@ impl UringBackend {
         let inline = match modes {
             // What is to leave the page cache begins to be written at once: that may take long.
             FileModes { dont_cache: true, .. } => 0,
-            // Less than a chunk is written only for somebody who waits for it.
-            FileModes { direct: true, plan, .. } => u64::from(plan.chunk.min(DIRECT_INLINE)),
             FileModes { .. } => setup.inline,
         };
-        Ok(Self { name, names: StdNames, ring, modes, inline })
+        // Less than a chunk is written only for somebody who waits for it.
+        let direct_inline = u64::from(modes.plan.chunk.min(DIRECT_INLINE));
+        Ok(Self { name, names: StdNames, ring, modes, inline, direct_inline })
     }
 }
 
@@ -81,7 +82,8 @@ impl Backend for UringBackend {
     fn open(&self, path: &Path, how: OpenHow) -> Result<Arc<dyn RawFile>, IoError> {
         let file = StdFile::open(path, how, self.modes)?;
         let fixed = if how == OpenHow::Read { None } else { self.ring.register(file.usual_target()) };
-        Ok(Arc::new(UringFile { file, ring: Arc::clone(&self.ring), fixed, inline: self.inline }))
+        let ring = Arc::clone(&self.ring);
+        Ok(Arc::new(UringFile { file, ring, fixed, inline: self.inline, direct_inline: self.direct_inline }))
     }
 
     fn drive(&self, max_wait: Duration) -> Result<usize, IoError> {
@@ -96,6 +98,7 @@ struct UringFile {
     /// The ring's own handle of what writes usually go to.
     fixed: Option<Arc<FixedFile>>,
     inline: u64,
+    direct_inline: u64,
 }
 
 impl RawFile for UringFile {
@@ -114,7 +117,11 @@ impl RawFile for UringFile {
     fn submit(&self, op: Op) -> Ticket {
         let Op::Write { at, data, through } = op else { return self.file.submit(op) };
         let size = data.len();
-        if size < self.inline && through == Through::No {
+        let target = self.file.target(at, &data);
+        let is_usual = Arc::ptr_eq(target, self.file.usual_target());
+        let past_cache = self.file.modes().direct && is_usual;
+        let inline = if past_cache { self.direct_inline } else { self.inline };
+        if size < inline && through == Through::No {
             return self.file.submit(Op::Write { at, data, through });
         }
         let path = self.file.shared_path();
@@ -127,8 +134,7 @@ impl RawFile for UringFile {
             Err(error) => Ticket::ready(Done::written(Err(refused(error)), data)),
             Ok(_) if size == 0 => Ticket::ready(Done::written(Ok(0), data)),
             Ok(writing) => {
-                let target = Arc::clone(self.file.target(at, &data));
-                let is_usual = Arc::ptr_eq(&target, self.file.usual_target());
+                let target = Arc::clone(target);
                 let fixed = self.fixed.clone().filter(|_| is_usual);
                 let dont_cache = self.file.modes().dont_cache;
                 let block = u64::from(self.file.align().offset.get());

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Align, Appender, Backend, BackendSpec, FileCaps, IoError, MapAccess, MappedRegion, Op, OpenHow, RawFile,
-    Ticket, Verdict, appender, open,
+    Advice, Align, Appender, Backend, BackendSpec, FileCaps, IoError, MapAccess, MappedRegion, Op, OpenHow,
+    RawFile, Space, Ticket, Verdict, appender, open,
 };
 
 use crate::places;
@@ -17,7 +19,59 @@ use crate::places;
 #[derive(Debug)]
 struct Strict(Arc<dyn RawFile>);
 
+/// A file that writes down what it is asked for.
+#[derive(Debug)]
+struct Told(Arc<dyn RawFile>, Mutex<Vec<Op>>);
+
 impl RawFile for Strict {
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+
+    fn align(&self) -> Align {
+        self.0.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        let mut caps = self.0.caps();
+        caps.plan.unaligned = 0;
+        caps
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if let Op::Write { at, data, .. } = &op {
+            let (block, memory) = (u64::from(self.align().block.get()), self.align().memory.get() as usize);
+            assert!(at.is_multiple_of(block), "position {at}");
+            for part in data.parts() {
+                assert!((part.len() as u64).is_multiple_of(block), "size {}", part.len());
+                assert!((part.as_ptr() as usize).is_multiple_of(memory), "address");
+            }
+        }
+        self.0.submit(op)
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.0.read_at(into, at)
+    }
+
+    fn len(&self) -> Result<u64, IoError> {
+        self.0.len()
+    }
+
+    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
+        self.0.map(len, access)
+    }
+
+    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
+        self.0.map_bytes(range)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+}
+
+impl RawFile for Told {
     fn path(&self) -> PathBuf {
         self.0.path()
     }
@@ -31,14 +85,7 @@ impl RawFile for Strict {
     }
 
     fn submit(&self, op: Op) -> Ticket {
-        if let Op::Write { at, data, .. } = &op {
-            let (block, memory) = (u64::from(self.align().block.get()), self.align().memory.get() as usize);
-            assert!(at.is_multiple_of(block), "position {at}");
-            for part in data.parts() {
-                assert!((part.len() as u64).is_multiple_of(block), "size {}", part.len());
-                assert!((part.as_ptr() as usize).is_multiple_of(memory), "address");
-            }
-        }
+        self.1.lock().unwrap().push(op.clone());
         self.0.submit(op)
     }
 
@@ -106,6 +153,100 @@ fn writes_are_whole_blocks_and_batches_lie_back_to_back() {
         let mut read = vec![0; 6000];
         assert_eq!(plain.read_at(&mut read, 0).unwrap(), 5000);
         assert_eq!(read[..5000], bytes(0, 5000));
+    });
+}
+
+#[test]
+fn a_flush_writes_few_bytes_as_they_are_and_cuts_nothing() {
+    with_each_direct(|spec, backend, dir| {
+        let file =
+            Arc::new(Told(backend.open(&dir.join("0.log"), OpenHow::Create).unwrap(), Mutex::default()));
+        let plan = file.caps().plan;
+        if matches!(plan.space, Space::Zeroed(_)) {
+            return;
+        }
+        let (block, chunk) = (u64::from(file.align().block.get()), u64::from(plan.chunk));
+        let log = appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).unwrap();
+        let mut end = 0;
+        let mut flushed = |size: usize| {
+            file.1.lock().unwrap().clear();
+            let given = bytes(end, size);
+            log.append(Bytes::from(given).into()).unwrap();
+            end += size;
+            assert_eq!(log.flush().unwrap(), end as u64);
+            assert!(std::fs::read(dir.join("0.log")).unwrap() == bytes(0, end), "{spec}: at {end}");
+            (end as u64, std::mem::take(&mut *file.1.lock().unwrap()))
+        };
+        // What was taken ahead before it was known that flushes come often is given back.
+        flushed(10);
+        let mut dropped = 0;
+        for _ in 0..2 * chunk / 1000 + 2 {
+            let (end, mut asked) = flushed(1000);
+            if let Some(Op::Advise { range, how: Advice::DontNeed }) =
+                asked.extract_if(.., |op| matches!(op, Op::Advise { .. })).next()
+            {
+                assert!(range.start.is_multiple_of(block) && range.start <= dropped, "{spec}: {range:?}");
+                assert!(range.end < end, "{spec}: {range:?} of {end}, of which 1000 were not durable");
+                dropped = range.end;
+            }
+            assert!(end - dropped < chunk + 2000, "{spec}: the cache holds {dropped} to {end}");
+            match &asked[..] {
+                [Op::Write { at, data, .. }, rest @ ..] => {
+                    assert_eq!((*at, data.len()), (end - 1000, 1000), "{spec}");
+                    let synced = matches!(rest, [Op::Flush { metadata: false }]);
+                    assert!(synced || plan.through && rest.is_empty(), "{spec}: {rest:?}");
+                }
+                others => panic!("{spec}: {others:?}"),
+            }
+        }
+        // Of many bytes only those behind the last whole block.
+        let (end, asked) = flushed(3 * chunk as usize + 1);
+        let mut unaligned = 0;
+        for op in asked {
+            match op {
+                Op::Write { at, data, .. }
+                    if at.is_multiple_of(block) && data.len().is_multiple_of(block) => {}
+                Op::Write { at, data, .. } => {
+                    assert!(
+                        at.is_multiple_of(block) && at + data.len() == end && end - at < block,
+                        "{spec}: {at}"
+                    );
+                    unaligned += 1;
+                }
+                Op::Flush { metadata: false } | Op::Advise { .. } | Op::Reserve { .. } => {}
+                other => panic!("{spec}: {other:?}"),
+            }
+        }
+        assert_eq!(unaligned, 1, "{spec}");
+    });
+}
+
+#[test]
+fn another_handle_reads_what_was_flushed_however_it_was_written() {
+    with_each_direct(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        let log = appender(backend.open(&path, OpenHow::Create).unwrap(), 0).unwrap();
+        let other = std::fs::File::open(&path).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Through the page cache, which keeps what it has read.
+                while !done.load(Ordering::Acquire) {
+                    let durable = log.marks().durable() as usize;
+                    let from = durable.saturating_sub(150_000);
+                    let mut seen = vec![0; durable - from];
+                    other.read_exact_at(&mut seen, from as u64).unwrap();
+                    assert!(seen == bytes(from, durable - from), "{spec}: {from} to {durable}");
+                }
+            });
+            let mut end = 0;
+            for size in [1, 1000, 4096, 70_000, 3, 8191, 150_000, 513].into_iter().cycle().take(240) {
+                log.append(Bytes::from(bytes(end, size)).into()).unwrap();
+                end += size;
+                log.flush().unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
     });
 }
 
