@@ -173,8 +173,7 @@ impl Committer {
         let mut state = self.state.lock();
         state.ended = state.begun;
         let ready = |watcher: &Watcher| result.is_err() || on.marks().durable() >= watcher.upto;
-        let (wakers, left): (Vec<Watcher>, _) = mem::take(&mut state.wakers).into_iter().partition(ready);
-        state.wakers = left;
+        let wakers: Vec<Watcher> = state.wakers.extract_if(.., |watcher| ready(watcher)).collect();
         let result = match result {
             // Where there is a fence they find that.
             Err(error) if on.refused("flush").is_none() => {

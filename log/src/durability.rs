@@ -84,7 +84,7 @@ struct Table {
 struct Pace {
     /// How many waited before the last flush was over.
     expected: usize,
-    /// When that was.
+    /// When the last one was over before which anybody waited.
     ended: Option<Moment>,
     /// The least that a flush has taken of late.
     quickest: Duration,
@@ -154,12 +154,18 @@ impl Pace {
         here >= self.expected - self.expected / 8
     }
 
-    /// A flush that took `took` is over, before which `waited` waited beside who ran it.
-    fn flushed(&mut self, took: Duration, waited: usize) {
-        // Goes up slowly where flushes have become slower.
-        let before = self.quickest + self.quickest / 16 + Duration::from_micros(1);
-        let quickest = if self.ended.is_none() { took } else { took.min(before) };
-        *self = Pace { expected: waited, ended: Some(Moment::now()), quickest };
+    /// A flush that began at `begun` is over, before which `waited` waited beside who ran it.
+    fn flushed(&mut self, begun: Moment, waited: usize) {
+        self.expected = waited;
+        // Nobody will be waited for, and a lone writer's flush is not to be held up by a clock.
+        if waited > 0 {
+            let ended = Moment::now();
+            let took = ended.duration_since(begun);
+            // Goes up slowly where flushes have become slower.
+            let before = self.quickest + self.quickest / 16 + Duration::from_micros(1);
+            self.quickest = if self.ended.is_none() { took } else { took.min(before) };
+            self.ended = Some(ended);
+        }
     }
 }
 
@@ -245,13 +251,12 @@ impl Inner {
         self.committer.gather(pace);
         let begun = Moment::now();
         let result = self.flush_to(self.log_end(), false);
-        let took = begun.elapsed();
         let not = result.as_ref().err().map(|error| (Offset::ZERO, error.to_string().into()));
         let mut table = self.committer.table.lock();
         table.flushing = false;
         table.gathering = None;
         let waited = table.waiting.len() + table.awaited;
-        table.pace.flushed(took, waited);
+        table.pace.flushed(begun, waited);
         let wakers = self.settle_in(&mut table, not);
         let waiting = std::mem::take(&mut table.waiting);
         self.committer.count(&mut table);

@@ -1,5 +1,7 @@
 //! How long appends and flushes take, for background work that makes way for them.
 
+use std::time::Duration;
+
 use crate::log::{Inner, Log};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -32,13 +34,13 @@ pub(crate) struct PressureGauge {
     appends: AtomicU64,
     append_ms: AtomicU64,
     flushes: AtomicU64,
-    flush_ms: AtomicU64,
+    flush_ns: AtomicU64,
 }
 
 impl PressureGauge {
-    pub(crate) fn flushed(&self, took_ms: i64) {
+    pub(crate) fn flushed(&self, took: Duration) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
-        self.flush_ms.fetch_add(took_ms.clamp(0, TOOK_MS_MAX) as u64, Ordering::Relaxed);
+        self.flush_ns.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     fn appended(&self, took_ms: i64) {
@@ -52,7 +54,7 @@ impl PressureGauge {
             appends: now(&self.appends),
             append_ms: now(&self.append_ms),
             flushes: now(&self.flushes),
-            flush_ms: now(&self.flush_ms),
+            flush_ms: now(&self.flush_ns) / 1_000_000,
         }
     }
 }

@@ -151,33 +151,27 @@ impl Inner {
     fn flush_once(&self, end: Offset, inclusive: bool) -> Result<()> {
         // The marks come first: a truncation that is not in them shows when the sync is done.
         let begun = self.marks();
-        let active = self.segments().active().map_or(Offset::ZERO, |s| s.base_offset());
-        // A truncation may have gone below `end`; a roll may have gone above the log end.
-        let reached = end.min(begun.log_end.offset.max(active));
-        if self.sync_up_to(end, inclusive)? && self.marks.write().flushed(reached, &begun) {
-            self.last_flush_ms.store(self.clock.now_ms(), Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Returns whether there was anything to flush.
-    fn sync_up_to(&self, end: Offset, inclusive: bool) -> Result<bool> {
         let flush_end = if inclusive { end.next() } else { end };
-        let durable = self.marks().durable;
-        if flush_end <= durable {
-            return Ok(false);
+        if flush_end <= begun.durable {
+            return Ok(());
         }
         if self.fence.is_set() {
             return Err(self.fenced());
         }
         if self.closed.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire) {
             // The partition has moved, and this is its old place.
-            return Ok(false);
+            return Ok(());
         }
         let segments = self.segments();
-        self.sync_segments(&segments, durable, flush_end)?;
+        let active = segments.active().map_or(Offset::ZERO, |s| s.base_offset());
+        // A truncation may have gone below `end`; a roll may have gone above the log end.
+        let reached = end.min(begun.log_end.offset.max(active));
+        self.sync_segments(&segments, begun.durable, flush_end)?;
         self.sync_new_names()?;
-        Ok(true)
+        if self.marks.write().flushed(reached, &begun) {
+            self.last_flush_ms.store(self.clock.now_ms(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Flushes the segments of a list that may hold offsets of `[from, to)`.
@@ -185,7 +179,7 @@ impl Inner {
         let active = segments.active().map(|s| s.base_offset());
         for segment in segments.range(from, to)? {
             let sealed = active != Some(segment.base_offset());
-            let (begin, begin_ms) = (Instant::now(), self.clock.now_ms());
+            let begin = Instant::now();
             let flushed = self.fence_on(segment.flush(sealed).map_err(|e| self.wrap(e)));
             // One that has left the log meanwhile need not be durable, and its files may be gone.
             let left = || !self.segments().as_slice().iter().any(|s| Arc::ptr_eq(s, segment));
@@ -193,9 +187,10 @@ impl Inner {
                 continue;
             }
             flushed?;
-            self.pressure.flushed(self.clock.now_ms().saturating_sub(begin_ms));
+            let took = begin.elapsed();
+            self.pressure.flushed(took);
             if let Some(health) = &self.health {
-                health.meters.flushed(begin.elapsed());
+                health.meters.flushed(took);
             }
         }
         Ok(())

@@ -76,6 +76,10 @@ mod imp {
         pub(crate) fn elapsed(&self) -> std::time::Duration {
             std::time::Duration::from_secs(3600)
         }
+
+        pub(crate) fn duration_since(&self, _earlier: Moment) -> std::time::Duration {
+            self.elapsed()
+        }
     }
 
     #[derive(Debug)]
