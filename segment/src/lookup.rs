@@ -17,6 +17,10 @@ use crate::scan::{BatchReader, Headers};
 use crate::segment::{Indexes, Segment};
 use crate::sync::Ordering;
 
+/// Between index entries that are no further apart than this, all is read at once: a read more costs more than these bytes
+/// do. It is an index interval (`index.interval.bytes`, 4096) and a batch that is as long.
+const STRETCH: u64 = 2 * 4096;
+
 /// Where a batch lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPlace {
@@ -67,7 +71,16 @@ impl Segment {
         let mut rebuilt = false;
         loop {
             let (entry, after) = self.with_offset_index(|index| Ok(index.lookup_between(offset)))?;
-            if let Some(after) = after {
+            let last = match after {
+                // The entry's own batch ends with `offset`.
+                _ if entry.position > 0 && entry.offset == offset => entry.position.into(),
+                Some(after) => after.position.into(),
+                None => size,
+            };
+            // Headers that come into question begin no further than this behind the entry.
+            let stretch = last.saturating_sub(entry.position.into());
+            let ahead = if stretch <= STRETCH { stretch as usize + BatchHeader::MAX_LEN } else { 0 };
+            if ahead == 0 && let Some(after) = after {
                 // Large batches have an entry each: the batch is then that of the next entry, one read away.
                 let found = Headers::new(file, u64::from(after.position), size).next();
                 if let Ok(Some((position, header))) = found
@@ -77,7 +90,7 @@ impl Segment {
                     return Ok(Some(BatchPlace { position, header }));
                 }
             }
-            let mut walk = Headers::new(file, u64::from(entry.position), size);
+            let mut walk = Headers::reading_ahead(file, u64::from(entry.position), size, ahead);
             match self.first_reaching(&mut walk, entry, offset) {
                 Ok(found) => return Ok(found),
                 Err(Misled::Index) if !rebuilt => {

@@ -49,7 +49,7 @@ const CHUNK: usize = 4096;
 /// Walk over batch headers.
 ///
 /// Reads about as many bytes as it has to: a header first, then a page at a time while batches are smaller than that, or
-/// single headers where they are larger. Allocates at most that page.
+/// single headers where they are larger. Allocates no more than it reads at a time.
 pub struct Headers<'f, F: ReadAt + ?Sized> {
     file: &'f F,
     position: u64,
@@ -59,12 +59,18 @@ pub struct Headers<'f, F: ReadAt + ?Sized> {
     chunk: Vec<u8>,
     chunk_at: u64,
     chunk_len: usize,
-    small: bool,
+    /// Bytes that the next read takes at least.
+    ahead: usize,
 }
 
 impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
     /// A walk over `[position, end)` of `file`; `position` is the start of a batch.
     pub fn new(file: &'f F, position: u64, end: u64) -> Self {
+        Headers::reading_ahead(file, position, end, 0)
+    }
+
+    /// As [`new`](Self::new), but the first read takes `ahead` bytes at once: those between two index entries, say.
+    pub(crate) fn reading_ahead(file: &'f F, position: u64, end: u64, ahead: usize) -> Self {
         Headers {
             file,
             position,
@@ -73,7 +79,7 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
             chunk: Vec::new(),
             chunk_at: 0,
             chunk_len: 0,
-            small: false,
+            ahead,
         }
     }
 
@@ -109,7 +115,7 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
         };
         let header = header.map_err(|e| Error::corrupt(&self.file.path(), at, e))?;
         self.position = at + header.size() as u64;
-        self.small = header.size() < CHUNK;
+        self.ahead = if header.size() < CHUNK { CHUNK } else { 0 };
         Ok(Some((at, header)))
     }
 
@@ -122,14 +128,14 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
         if let Some(skip) = within {
             return Ok(&self.chunk[skip as usize..self.chunk_len]);
         }
-        if !self.small {
+        if self.ahead <= need {
             let got = self.file.read_at(&mut self.head[..need], at)?;
             return Ok(&self.head[..got]);
         }
-        if self.chunk.is_empty() {
-            self.chunk = vec![0; CHUNK];
+        if self.chunk.len() < self.ahead {
+            self.chunk.resize(self.ahead, 0);
         }
-        let want = remaining.min(CHUNK as u64) as usize;
+        let want = remaining.min(self.ahead as u64) as usize;
         self.chunk_len = self.file.read_at(&mut self.chunk[..want], at)?;
         self.chunk_at = at;
         Ok(&self.chunk[..self.chunk_len])

@@ -1,4 +1,8 @@
+use std::path::Path;
+use std::sync::Arc;
+
 use kseg_format::{Codec, Magic, Offset, Timestamp};
+use kseg_io_backends::{Call, Metered};
 use kseg_segment::{Segment, SegmentConfig};
 use proptest::prelude::*;
 
@@ -234,6 +238,27 @@ proptest! {
             let records = list.iter().flat_map(|b| b.3.iter().enumerate().map(move |(n, t)| (b.0 + n as i64, *t)));
             let expected = records.filter_map(|(o, t)| Some((t?, o))).find(|&(t, _)| t >= time);
             prop_assert_eq!(at_time(&segment, time, 0), expected);
+        }
+    }
+}
+
+#[test]
+fn a_lookup_reads_once_between_entries_that_are_near_each_other() {
+    // A batch takes 1000 bytes: an entry every fifth one, 5000 bytes apart. Of 20 000 bytes each batch has an entry.
+    for size in [1000, 20_000] {
+        let metered = Arc::new(Metered::new(memory()));
+        let config = config(4096, 1024);
+        let segment = Segment::create(metered.clone(), Path::new(DIR), Offset::new(0), config, 0);
+        let segment = segment.expect("a new segment");
+        for n in 0..60 {
+            append(&segment, n, &sized(n, 1, 100, size));
+        }
+        let reads = || metered.calls(Call::Read, "log").calls;
+        for offset in 0..60 {
+            let before = reads();
+            assert_eq!(position_of(&segment, offset), Some(offset as u64 * size as u64));
+            let expected = if offset == 0 && size > 1000 { 2 } else { 1 };
+            assert_eq!(reads() - before, expected, "offset {offset}, batches of {size} bytes");
         }
     }
 }
