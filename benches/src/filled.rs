@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kseg_format::{LeaderEpoch, Offset, Origin};
 use kseg_io_backends::{Backend, OpenHow};
 use kseg_log::{Log, LogConfig, OpenOptions};
 
 use crate::bench::Medium;
 use crate::error::{BenchError, expect};
-use crate::reference::{IndexEntry, Store};
+use crate::reference::{IndexEntry, Indexed, Store};
 use crate::supply::Supply;
 
 /// Bytes of a batch, and of a record's value.
@@ -101,20 +100,28 @@ impl Filled {
         dropped.map_err(|error| BenchError::io("drop from the page cache", &path)(error.into()))
     }
 
-    /// The entries of the sealed segment's offset index.
-    pub(crate) fn entries(&self) -> Result<Vec<IndexEntry>, BenchError> {
-        let path = self.segment("index");
-        let bytes = self.backend.names().read(&path, u64::MAX)?.map(Bytes::from).unwrap_or_default();
-        let field = |bytes: &[u8]| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let entries = bytes.chunks_exact(8);
-        let entries =
-            entries.map(|entry| IndexEntry { relative: field(entry), position: field(&entry[4..]) });
-        Ok(entries.collect())
+    /// The sealed segment's bytes as those of [`store`](Self::store), and the entries of its offset index.
+    pub(crate) fn indexed(&self) -> Result<Indexed, BenchError> {
+        let entries = entries(&self.backend, &self.segment("index"))?;
+        Ok(Indexed { base: 0, place: 0, entries, store: self.store()? })
     }
 
     fn segment(&self, suffix: &str) -> PathBuf {
-        self.dir.join(format!("{:020}.{suffix}", 0))
+        segment_file(&self.dir, 0, suffix)
     }
+}
+
+/// A file of the segment that begins with offset `base`.
+pub(crate) fn segment_file(dir: &Path, base: u64, suffix: &str) -> PathBuf {
+    dir.join(format!("{base:020}.{suffix}"))
+}
+
+/// The entries of the offset index of a sealed segment.
+pub(crate) fn entries(backend: &Arc<dyn Backend>, path: &Path) -> Result<Vec<IndexEntry>, BenchError> {
+    let bytes = backend.names().read(path, u64::MAX)?.unwrap_or_default();
+    let field = |bytes: &[u8]| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let entry = |entry: &[u8]| IndexEntry { relative: field(entry), position: field(&entry[4..]) };
+    Ok(bytes.chunks_exact(8).map(entry).collect())
 }
 
 /// Opens a new or cleanly closed log over `backend`, whose background work is done where it comes up.

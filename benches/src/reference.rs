@@ -358,11 +358,23 @@ pub(crate) struct IndexEntry {
     pub(crate) position: u32,
 }
 
-/// Finds batches by offset: a binary search in an array, then a read of each header up to the right one.
+/// A file of batches and the index of it.
+#[derive(Debug)]
+pub(crate) struct Indexed {
+    /// Offset of its first record.
+    pub(crate) base: u64,
+    /// Where its first byte lies, all files behind each other.
+    pub(crate) place: u64,
+    pub(crate) entries: Vec<IndexEntry>,
+    pub(crate) store: Store,
+}
+
+/// Finds batches by offset: a binary search in an array, of files and then of entries, then a read of each header up to the
+/// right one.
 #[derive(Debug)]
 pub(crate) struct SearchLoop {
-    entries: Vec<IndexEntry>,
-    store: Store,
+    bases: Vec<u64>,
+    files: Vec<Indexed>,
     end: u64,
     random: Random,
 }
@@ -375,22 +387,25 @@ pub(crate) const CHECKED_LOOKUPS: u64 = 10_000;
 pub(crate) const LOOKUP_SEED: u64 = 11;
 
 impl SearchLoop {
-    /// Looks up offsets from 0 to `end`, exclusive, of batches that begin at the store's beginning.
-    pub(crate) fn new(entries: Vec<IndexEntry>, store: Store, end: u64) -> SearchLoop {
-        SearchLoop { entries, store, end, random: Random::new(LOOKUP_SEED) }
+    /// Looks up offsets from 0 to `end`, exclusive, in files in ascending order, the first of which begins with offset 0.
+    pub(crate) fn new(files: Vec<Indexed>, end: u64) -> SearchLoop {
+        let bases = files.iter().map(|file| file.base).collect();
+        SearchLoop { bases, files, end, random: Random::new(LOOKUP_SEED) }
     }
 
     fn find(&self, offset: u64) -> Result<u64, BenchError> {
-        let after = self.entries.partition_point(|entry| u64::from(entry.relative) <= offset);
-        let mut position = after.checked_sub(1).map_or(0, |i| u64::from(self.entries[i].position));
+        let file = &self.files[self.bases.partition_point(|&base| base <= offset) - 1];
+        let relative = offset - file.base;
+        let after = file.entries.partition_point(|entry| u64::from(entry.relative) <= relative);
+        let mut position = after.checked_sub(1).map_or(0, |i| u64::from(file.entries[i].position));
         let mut header = [0; kseg_format::BATCH_OVERHEAD];
         loop {
-            self.store.read(&mut header, position)?;
+            file.store.read(&mut header, position)?;
             let field =
                 |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
             let base = u64::from(field(0)) << 32 | u64::from(field(4));
             if base + u64::from(field(23)) >= offset {
-                return Ok(position);
+                return Ok(file.place + position);
             }
             position += kseg_format::LOG_OVERHEAD as u64 + u64::from(field(8));
         }
@@ -534,19 +549,29 @@ mod tests {
 
     #[test]
     fn a_search_finds_the_batch_that_holds_the_offset() {
-        let mut file = Vec::new();
         let mut supply = Supply::new(1 << 10, 100).unwrap();
         let (len, records) = (supply.batch_len() as u32, supply.records() as u32);
-        for i in 0..20u32 {
-            let mut batch = supply.one();
-            batch[..8].copy_from_slice(&u64::from(i * records).to_be_bytes());
-            file.extend_from_slice(&batch);
+        let mut files = Vec::new();
+        for first in [0, 20u32] {
+            let mut file = Vec::new();
+            for i in first..first + 20 {
+                let mut batch = supply.one();
+                batch[..8].copy_from_slice(&u64::from(i * records).to_be_bytes());
+                file.extend_from_slice(&batch);
+            }
+            // An entry for every fourth batch, none for the first.
+            let entries =
+                (1..5).map(|i| IndexEntry { relative: i * 4 * records + records - 1, position: i * 4 * len });
+            let (base, place) = ((first * records).into(), (first * len).into());
+            files.push(Indexed {
+                base,
+                place,
+                entries: entries.collect(),
+                store: Store::Memory(file.into()),
+            });
         }
-        // An entry for every fourth batch, none for the first.
-        let entries =
-            (1..5).map(|i| IndexEntry { relative: i * 4 * records + records - 1, position: i * 4 * len });
-        let end = u64::from(20 * records);
-        let mut search = SearchLoop::new(entries.collect(), Store::Memory(file.into()), end);
+        let end = u64::from(40 * records);
+        let mut search = SearchLoop::new(files, end);
         for offset in 0..end {
             assert_eq!(
                 search.find(offset).unwrap(),

@@ -36,7 +36,7 @@ fn entrants(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
                 Medium::File => "search + pread",
                 Medium::Memory => "search + memory copy",
             };
-            let work = Box::new(SearchLoop::new(filled.entries()?, filled.store()?, filled.end()));
+            let work = Box::new(SearchLoop::new(vec![filled.indexed()?], filled.end()));
             Ok(Entrant { name: name.to_owned(), reference: None, goal: None, work })
         },
         |bench, backend| {

@@ -18,7 +18,7 @@ use crate::bench::{Bench, Medium};
 use crate::contest::{Entrant, Slice, Unit, Watch, Work};
 use crate::error::{BenchError, expect};
 use crate::filled;
-use crate::reference::{crc_is_right, wrong_crc};
+use crate::reference::{Indexed, SearchLoop, Store, crc_is_right, wrong_crc};
 use crate::supply::{self, Supply};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -26,14 +26,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new(
             "many-partitions",
             "1 KiB batches to 10 000 partitions in turn, and to one; a bare write of the same bytes after one CRC pass, to as \
-             many files",
+             many files, which costs more where they are many",
             Unit::Bytes,
             partitions,
         )
         .on_request(),
         Scenario::new(
             "many-segments",
-            "the position of a random offset in a hot log of 10 000 segments; the same in a log of one segment",
+            "the position of a random offset in a hot log of 10 000 segments, and of one; a binary search over the same entries \
+             in memory, then reading the headers that lie between, in as many files, which costs more where they are many",
             Unit::Lookups,
             segments,
         )
@@ -43,58 +44,96 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 const BATCH_BYTES: usize = 1 << 10;
 const VALUE_LEN: usize = 100;
-/// What the project asks: that it stays as it is for one.
+/// Of bare loops over as many files: what the kernel takes to go from file to file is in both.
 const GOAL: f64 = 0.8;
 /// Descriptors that a process needs beside those of the works.
 const OTHER_FILES: u64 = 100;
 
-/// Sees to it that `files` may be open at the same time.
-fn allow_files(files: u64) -> Result<(), BenchError> {
+/// How many files the bare loop and each backend's logs may have open, at most the scale's `many`; the limit is raised as far
+/// as this process may.
+fn many_files(bench: &Bench) -> Result<usize, BenchError> {
+    let (holders, wanted) = (bench.backends().len() as u64 + 1, bench.scale().many as u64);
+    let needed = wanted * holders + OTHER_FILES;
     let mut limit = getrlimit(Resource::Nofile);
-    let needed = files + OTHER_FILES;
     if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
+        return Ok(bench.scale().many);
     }
-    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
-        return Err(BenchError::Unsuited(format!(
-            "{needed} open files are needed, {most} are allowed here (ulimit -Hn)"
-        )));
-    }
-    limit.current = Some(needed);
+    let allowed = limit.maximum.map_or(needed, |most| most.min(needed));
+    limit.current = Some(allowed);
     setrlimit(Resource::Nofile, limit).map_err(|e| {
-        BenchError::Unsuited(format!("the limit of open files cannot be raised to {needed}: {e}"))
-    })
+        BenchError::Unsuited(format!("the limit of open files cannot be raised to {allowed}: {e}"))
+    })?;
+    match allowed.saturating_sub(OTHER_FILES) / holders {
+        0 | 1 => Err(BenchError::Unsuited(format!("{allowed} open files are allowed (ulimit -Hn): too few"))),
+        many => Ok(many as usize),
+    }
 }
 
-fn partitions(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
-    let many = bench.scale().many;
-    allow_files(many as u64)?;
-    let supply = Supply::new(BATCH_BYTES, VALUE_LEN)?;
-    let cap = bench.scale().file_cap;
-    let bare = |count: usize, dir: PathBuf| Bare { dir, count, files: Vec::new() };
-    let mut entrants = Vec::new();
-    for (count, name) in [(1, "bare, 1 file"), (many, "bare, many files")] {
-        let work = InTurn::new(bare(count, bench.dir().join("reference")), supply.clone(), cap);
-        let reference = (count > 1).then_some(0);
-        entrants.push(Entrant { name: name.to_owned(), reference, goal: None, work: Box::new(work) });
-    }
+/// What does the work.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A loop over files.
+    Bare,
+    /// The log, or logs.
+    Log,
+}
+
+/// The entrants of one and of many: the bare loop over one file, each backend's one, the bare loop over many, each backend's
+/// many. The first backend's one is what all else is held against in the last column.
+///
+/// `work` makes the work of a backend over so many, or the bare loop beside it.
+fn one_and_many(
+    bench: &mut Bench,
+    many: usize,
+    mut work: impl FnMut(&mut Bench, &Arc<dyn Backend>, usize, Kind) -> Result<Box<dyn Work>, BenchError>,
+) -> Result<Vec<Entrant>, BenchError> {
+    let mut backends = Vec::new();
     for backend in bench.backends() {
-        if Medium::of(backend, bench.dir())? != Medium::File {
-            continue;
+        if Medium::of(backend, bench.dir())? == Medium::File {
+            backends.push(backend.clone());
         }
-        for (reference, count) in [(0, 1), (1, many)] {
-            let place = bench.dir().join(backend.name());
-            let logs = Logs { backend: backend.clone(), place, count, open: Vec::new() };
-            let name = if count == 1 {
-                format!("{}, 1", backend.name())
-            } else {
-                format!("{}, many", backend.name())
-            };
-            let work = Box::new(InTurn::new(logs, supply.clone(), cap));
-            entrants.push(Entrant { name, reference: Some(reference), goal: None, work });
+    }
+    let Some(first) = backends.first() else {
+        return Err(BenchError::Unsuited("none of the backends keeps its bytes in files".to_owned()));
+    };
+    let mut entrants = Vec::new();
+    let mut reference = None;
+    for count in [1, many] {
+        let at = entrants.len();
+        // Many files are held against one, so that what they cost the kernel is seen.
+        entrants.push(Entrant {
+            name: format!("bare, {count}"),
+            reference: reference.replace(at),
+            goal: None,
+            work: work(bench, first, count, Kind::Bare)?,
+        });
+        for backend in &backends {
+            entrants.push(Entrant {
+                name: format!("{}, {count}", backend.name()),
+                reference,
+                goal: (count > 1).then_some(GOAL),
+                work: work(bench, backend, count, Kind::Log)?,
+            });
         }
     }
     Ok(entrants)
+}
+
+fn partitions(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+    let (supply, many) = (Supply::new(BATCH_BYTES, VALUE_LEN)?, many_files(bench)?);
+    one_and_many(bench, many, |bench, backend, count, kind| {
+        let (dir, cap, supply) = (bench.dir(), bench.scale().file_cap, supply.clone());
+        Ok(match kind {
+            Kind::Bare => {
+                let dir = dir.join("reference").join(count.to_string());
+                Box::new(InTurn::new(Bare { dir, count, files: Vec::new() }, supply, cap))
+            }
+            Kind::Log => {
+                let (backend, place) = (backend.clone(), dir.join(backend.name()).join(count.to_string()));
+                Box::new(InTurn::new(Logs { backend, place, count, open: Vec::new() }, supply, cap))
+            }
+        })
+    })
 }
 
 /// What takes batches in turn.
@@ -105,20 +144,52 @@ trait Takers: std::fmt::Debug {
     fn append(&mut self, to: usize, batch: BytesMut) -> Result<(), BenchError>;
     /// All the bytes of one.
     fn read(&self, from: usize) -> Result<Vec<u8>, BenchError>;
+    /// The last `len` bytes of one.
+    fn last(&self, from: usize, len: usize) -> Result<Vec<u8>, BenchError>;
     fn remove(&mut self) -> Result<(), BenchError>;
 }
 
-/// Appends to each of the takers in turn; they are new in each slice, and have one batch each before it begins.
+/// Appends to each of the takers in turn.
+///
+/// They go on from slice to slice and are made anew only when they have grown to the cap: making 10 000 of them takes much
+/// longer than a slice. Each has one batch before it is measured.
 #[derive(Debug)]
 struct InTurn<T> {
     takers: T,
     supply: Supply,
     cap: u64,
+    /// Bytes that the takers hold; none are there yet at 0.
+    written: u64,
+    /// The taker of the next batch.
+    next: usize,
 }
 
 impl<T: Takers> InTurn<T> {
     fn new(takers: T, supply: Supply, cap: u64) -> InTurn<T> {
-        InTurn { takers, supply, cap }
+        InTurn { takers, supply, cap, written: 0, next: 0 }
+    }
+
+    fn begin(&mut self) -> Result<(), BenchError> {
+        self.takers.open()?;
+        (self.written, self.next) = (0, 0);
+        for _ in 0..self.takers.count() {
+            let batch = self.supply.one();
+            self.append(batch)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, batch: BytesMut) -> Result<u64, BenchError> {
+        let (bytes, to) = (batch.len() as u64, self.next);
+        self.next = if to + 1 == self.takers.count() { 0 } else { to + 1 };
+        self.takers.append(to, batch)?;
+        self.written += bytes;
+        Ok(bytes)
+    }
+
+    fn end(&mut self) -> Result<(), BenchError> {
+        self.written = 0;
+        self.takers.remove()
     }
 }
 
@@ -128,9 +199,9 @@ impl<T: Takers> Work for InTurn<T> {
         self.supply.restart();
         let (count, len) = (self.takers.count(), self.supply.batch_len());
         let batches = self.supply.different();
-        for n in 0..batches {
+        for _ in 0..batches {
             let batch = self.supply.one();
-            self.takers.append(n % count, batch)?;
+            self.append(batch)?;
         }
         let mut hash = 0;
         for n in 0..batches {
@@ -143,38 +214,28 @@ impl<T: Takers> Work for InTurn<T> {
             })?;
             hash = supply::hash(hash, batch);
         }
-        self.takers.remove()?;
+        self.next = 0;
+        self.end()?;
         Ok(hash)
     }
 
     fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
         let mut watch = Watch::new(at_least);
         while watch.runs() {
-            self.takers.open()?;
-            let count = self.takers.count();
-            for to in 0..count {
-                let batch = self.supply.one();
-                self.takers.append(to, batch)?;
+            if self.written == 0 {
+                self.begin()?;
             }
-            let (mut to, mut written) = (0, 0);
-            while watch.runs() && written < self.cap {
+            while watch.runs() && self.written < self.cap {
                 let group = self.supply.group();
-                watch.time(|| {
-                    let mut bytes = 0;
-                    for batch in group {
-                        bytes += batch.len() as u64;
-                        self.takers.append(to, batch)?;
-                        to = if to + 1 == count { 0 } else { to + 1 };
-                    }
-                    written += bytes;
-                    Ok(bytes)
-                })?;
+                watch
+                    .time(|| group.into_iter().try_fold(0, |bytes, batch| Ok(bytes + self.append(batch)?)))?;
             }
-            let before = if to == 0 { count - 1 } else { to - 1 };
-            let all = self.takers.read(before)?;
-            let last = &all[all.len().saturating_sub(self.supply.batch_len())..];
-            expect("the last batch's hash", supply::hash(0, self.supply.last()), supply::hash(0, last))?;
-            self.takers.remove()?;
+            let before = if self.next == 0 { self.takers.count() - 1 } else { self.next - 1 };
+            let last = self.takers.last(before, self.supply.batch_len())?;
+            expect("the last batch's hash", supply::hash(0, self.supply.last()), supply::hash(0, &last))?;
+            if self.written >= self.cap {
+                self.end()?;
+            }
         }
         Ok(watch.stop())
     }
@@ -195,7 +256,7 @@ impl Takers for Bare {
     }
 
     fn open(&mut self) -> Result<(), BenchError> {
-        fs::create_dir(&self.dir).map_err(BenchError::io("create", &self.dir))?;
+        fs::create_dir_all(&self.dir).map_err(BenchError::io("create", &self.dir))?;
         for n in 0..self.count {
             let path = self.dir.join(n.to_string());
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
@@ -218,6 +279,13 @@ impl Takers for Bare {
         let (file, len) = &self.files[from];
         let mut bytes = vec![0; *len as usize];
         file.read_exact_at(&mut bytes, 0).map_err(BenchError::io("read", &self.dir))?;
+        Ok(bytes)
+    }
+
+    fn last(&self, from: usize, len: usize) -> Result<Vec<u8>, BenchError> {
+        let (file, end) = &self.files[from];
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, end - len as u64).map_err(BenchError::io("read", &self.dir))?;
         Ok(bytes)
     }
 
@@ -258,12 +326,12 @@ impl Takers for Logs {
     }
 
     fn read(&self, from: usize) -> Result<Vec<u8>, BenchError> {
-        let mut bytes = Vec::new();
-        if let Some(region) = self.open[from].read(Offset::ZERO, usize::MAX, Isolation::LogEnd, true)?.region
-        {
-            region.copy_into(&mut bytes)?;
-        }
-        Ok(bytes)
+        read_from(&self.open[from], Offset::ZERO)
+    }
+
+    fn last(&self, from: usize, _: usize) -> Result<Vec<u8>, BenchError> {
+        let log = &self.open[from];
+        read_from(log, Offset::new(log.log_end_offset().get() - 1))
     }
 
     fn remove(&mut self) -> Result<(), BenchError> {
@@ -274,27 +342,34 @@ impl Takers for Logs {
     }
 }
 
+/// The bytes from the batch that holds `offset` on.
+fn read_from(log: &Log, offset: Offset) -> Result<Vec<u8>, BenchError> {
+    let mut bytes = Vec::new();
+    if let Some(region) = log.read(offset, usize::MAX, Isolation::LogEnd, true)?.region {
+        region.copy_into(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
 fn segments(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
-    let many = bench.scale().many;
-    allow_files(many as u64)?;
-    let path =
-        |bench: &Bench, backend: &Arc<dyn Backend>, name: &str| bench.dir().join(backend.name()).join(name);
-    bench.entrants(
-        Some(GOAL),
-        &[Medium::File],
-        |bench, _, backend| {
-            let log = Segmented::new(backend, &path(bench, backend, "one-0"), many, many)?;
-            Ok(Entrant {
-                name: "1 segment".to_owned(),
-                reference: None,
-                goal: None,
-                work: Box::new(LogLookup::new(log)),
-            })
-        },
-        |bench, backend| {
-            Ok(Box::new(LogLookup::new(Segmented::new(backend, &path(bench, backend, "many-0"), many, 1)?)))
-        },
-    )
+    let many = many_files(bench)?;
+    let mut logs: Vec<(PathBuf, Arc<Segmented>)> = Vec::new();
+    one_and_many(bench, many, |bench, backend, count, kind| {
+        let dir = bench.dir().join(backend.name()).join(format!("segments-{count}"));
+        let known = logs.iter().find(|(known, _)| *known == dir).map(|(_, log)| log.clone());
+        let log = match known {
+            Some(log) => log,
+            None => {
+                let log = Arc::new(Segmented::new(backend, &dir, many * SEGMENT_BATCHES, count)?);
+                logs.push((dir, log.clone()));
+                log
+            }
+        };
+        Ok(match kind {
+            Kind::Bare => Box::new(SearchLoop::new(log.files()?, log.end)),
+            Kind::Log => Box::new(LogLookup::new(log)),
+        })
+    })
 }
 
 /// Batches of a segment of which there are many.
@@ -303,6 +378,8 @@ const SEGMENT_BATCHES: usize = 8;
 /// A log of sealed segments that are all alike.
 #[derive(Debug)]
 struct Segmented {
+    backend: Arc<dyn Backend>,
+    dir: PathBuf,
     log: Log,
     end: u64,
     records: u64,
@@ -311,36 +388,55 @@ struct Segmented {
 }
 
 impl Segmented {
-    /// A log of `units` times 8 batches, `per_segment` of these units in each segment.
+    /// A log of `count` sealed segments and an empty active one, which hold this many batches.
     fn new(
         backend: &Arc<dyn Backend>,
         dir: &Path,
-        units: usize,
-        per_segment: usize,
+        batches: usize,
+        count: usize,
     ) -> Result<Segmented, BenchError> {
         let mut supply = Supply::new(BATCH_BYTES, VALUE_LEN)?;
         let log = filled::open(backend, dir, LogConfig::default())?;
-        for unit in 0..units {
-            for _ in 0..SEGMENT_BATCHES {
+        let segment_batches = batches / count;
+        for _ in 0..count {
+            for _ in 0..segment_batches {
                 log.append_as_leader(supply.one(), LeaderEpoch::new(0), Origin::Client)?;
             }
-            if (unit + 1) % per_segment == 0 {
-                log.roll(None)?;
-            }
+            log.roll(None)?;
         }
         let found = log.state(false)?.segments.len();
-        expect("the segments", (units / per_segment + 1) as u64, found as u64)?;
+        expect("the segments", count as u64 + 1, found as u64)?;
+        log.flush(true)?;
         Ok(Segmented {
+            backend: backend.clone(),
+            dir: dir.to_owned(),
             end: filled::number(log.log_end_offset()),
             log,
             records: supply.records() as u64,
             batch_len: supply.batch_len() as u64,
-            segment_batches: (per_segment * SEGMENT_BATCHES) as u64,
+            segment_batches: segment_batches as u64,
         })
+    }
+
+    /// The sealed segments for a bare loop.
+    fn files(&self) -> Result<Vec<Indexed>, BenchError> {
+        let records = self.segment_batches * self.records;
+        (0..self.end / records)
+            .map(|n| {
+                let base = n * records;
+                let file = |suffix| filled::segment_file(&self.dir, base, suffix);
+                Ok(Indexed {
+                    base,
+                    place: n * self.segment_batches * self.batch_len,
+                    entries: filled::entries(&self.backend, &file("index"))?,
+                    store: Store::open(&file("log"))?,
+                })
+            })
+            .collect()
     }
 }
 
-impl Laid for Segmented {
+impl Laid for Arc<Segmented> {
     fn log(&self) -> &Log {
         &self.log
     }
