@@ -80,7 +80,9 @@ impl Segment {
             // Headers that come into question begin no further than this behind the entry.
             let stretch = last.saturating_sub(entry.position.into());
             let ahead = if stretch <= STRETCH { stretch as usize + BatchHeader::MAX_LEN } else { 0 };
-            if ahead == 0 && let Some(after) = after {
+            if ahead == 0
+                && let Some(after) = after
+            {
                 // Large batches have an entry each: the batch is then that of the next entry, one read away.
                 let found = Headers::new(file, u64::from(after.position), size).next();
                 if let Ok(Some((position, header))) = found

@@ -77,12 +77,19 @@ impl Laid for Arc<Filled> {
 #[derive(Debug)]
 pub(super) struct LogLookup<L> {
     laid: L,
+    /// The least offset that is looked for.
+    from: u64,
     random: Random,
 }
 
 impl<L: Laid> LogLookup<L> {
     pub(super) fn new(laid: L) -> Self {
-        LogLookup { laid, random: Random::new(LOOKUP_SEED) }
+        LogLookup { laid, from: 0, random: Random::new(LOOKUP_SEED) }
+    }
+
+    /// Offsets from `from` on.
+    pub(super) fn starting_at(self, from: u64) -> Self {
+        LogLookup { from, ..self }
     }
 
     fn find(&self, offset: u64) -> Result<u64, BenchError> {
@@ -96,7 +103,7 @@ impl<L: Laid> Work for LogLookup<L> {
         let mut random = Random::new(LOOKUP_SEED);
         let mut hash = 0;
         for _ in 0..CHECKED_LOOKUPS {
-            let offset = random.below(self.laid.end());
+            let offset = self.from + random.below(self.laid.end() - self.from);
             let (expected, found) = (self.laid.position_of(offset), self.find(offset)?);
             expect(&format!("the position of offset {offset}"), expected, found)?;
             hash = crc32c::crc32c_append(hash, &self.laid.place_of(offset).to_be_bytes());
@@ -110,7 +117,7 @@ impl<L: Laid> Work for LogLookup<L> {
             let mut wrong = 0;
             watch.time(|| {
                 for _ in 0..LOOKUPS {
-                    let offset = self.random.below(self.laid.end());
+                    let offset = self.from + self.random.below(self.laid.end() - self.from);
                     wrong += u64::from(self.find(offset)? != self.laid.position_of(offset));
                 }
                 Ok(LOOKUPS)

@@ -22,35 +22,68 @@ use crate::reference::{Indexed, SearchLoop, Store, crc_is_right, wrong_crc};
 use crate::supply::{self, Supply};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![
+    let scenarios = [
         Scenario::new(
             "many-partitions",
-            "1 KiB batches to 10 000 partitions in turn, and to one; a bare write of the same bytes after one CRC pass, to as \
-             many files, which costs more where they are many",
+            "1 KiB batches in turn to 64 of 10 000 partitions, whose state fits the processor's caches; to one",
             Unit::Bytes,
-            partitions,
-        )
-        .on_request(),
+            |bench| partitions_of(bench, Spread::Few),
+        ),
+        Scenario::new(
+            "many-partitions-all",
+            "1 KiB batches in turn to all of 10 000 partitions, and to one; a bare write of the same bytes after one CRC pass, to \
+             as many files, which costs more where they are many",
+            Unit::Bytes,
+            |bench| partitions_of(bench, Spread::All),
+        ),
         Scenario::new(
             "many-segments",
-            "the position of a random offset in a hot log of 10 000 segments, and of one; a binary search over the same entries \
-             in memory, then reading the headers that lie between, in as many files, which costs more where they are many",
+            "the position of a random offset in the last 64 of 10 000 segments, which fit the processor's caches; the same \
+             batches in a log of one segment",
             Unit::Lookups,
-            segments,
-        )
-        .on_request(),
-    ]
+            |bench| segments_of(bench, Spread::Few),
+        ),
+        Scenario::new(
+            "many-segments-all",
+            "the position of a random offset in all of 10 000 segments, and of one; a binary search over the same entries in \
+             memory, then reading the headers that lie between, in as many files, which costs more where they are many",
+            Unit::Lookups,
+            |bench| segments_of(bench, Spread::All),
+        ),
+    ];
+    scenarios.into_iter().map(Scenario::on_request).collect()
 }
 
 const BATCH_BYTES: usize = 1 << 10;
 const VALUE_LEN: usize = 100;
-/// Of bare loops over as many files: what the kernel takes to go from file to file is in both.
+/// What the project asks of one of many beside the only one.
 const GOAL: f64 = 0.8;
 /// Descriptors that a process needs beside those of the works.
 const OTHER_FILES: u64 = 100;
+/// How many of the many are used where they are few.
+const FEW: usize = 64;
 
-/// How many files the bare loop and each backend's logs may have open, at most the scale's `many`; the limit is raised as far
-/// as this process may.
+/// How many of the many are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    /// [`FEW`]. The cost of many that are there is seen alone.
+    Few,
+    /// All, which drives each one's state from the processor's caches before its next turn, the kernel's too: so a bare loop
+    /// shows what the kernel takes to go from file to file.
+    All,
+}
+
+impl Spread {
+    fn used(self, count: usize) -> usize {
+        match self {
+            Spread::Few => count.min(FEW),
+            Spread::All => count,
+        }
+    }
+}
+
+/// How many files each backend's logs may have open, and the bare loop as many; at most the scale's `many`. The limit is
+/// raised as far as this process may.
 fn many_files(bench: &Bench) -> Result<usize, BenchError> {
     let (holders, wanted) = (bench.backends().len() as u64 + 1, bench.scale().many as u64);
     let needed = wanted * holders + OTHER_FILES;
@@ -65,7 +98,7 @@ fn many_files(bench: &Bench) -> Result<usize, BenchError> {
     })?;
     match allowed.saturating_sub(OTHER_FILES) / holders {
         0 | 1 => Err(BenchError::Unsuited(format!("{allowed} open files are allowed (ulimit -Hn): too few"))),
-        many => Ok(many as usize),
+        many => Ok(many.min(wanted) as usize),
     }
 }
 
@@ -78,12 +111,15 @@ enum Kind {
     Log,
 }
 
-/// The entrants of one and of many: the bare loop over one file, each backend's one, the bare loop over many, each backend's
-/// many. The first backend's one is what all else is held against in the last column.
+/// The entrants of one and of many.
+///
+/// Where few of them are used, each backend's one and its many. Where all are, the bare loop over one file, each backend's one,
+/// the bare loop over many, each backend's many; the first backend's one is what all else is held against in the last column.
 ///
 /// `work` makes the work of a backend over so many, or the bare loop beside it.
 fn one_and_many(
     bench: &mut Bench,
+    spread: Spread,
     many: usize,
     mut work: impl FnMut(&mut Bench, &Arc<dyn Backend>, usize, Kind) -> Result<Box<dyn Work>, BenchError>,
 ) -> Result<Vec<Entrant>, BenchError> {
@@ -97,40 +133,47 @@ fn one_and_many(
         return Err(BenchError::Unsuited("none of the backends keeps its bytes in files".to_owned()));
     };
     let mut entrants = Vec::new();
-    let mut reference = None;
-    for count in [1, many] {
-        let at = entrants.len();
-        // Many files are held against one, so that what they cost the kernel is seen.
-        entrants.push(Entrant {
-            name: format!("bare, {count}"),
-            reference: reference.replace(at),
-            goal: None,
-            work: work(bench, first, count, Kind::Bare)?,
-        });
-        for backend in &backends {
-            entrants.push(Entrant {
-                name: format!("{}, {count}", backend.name()),
-                reference,
-                goal: (count > 1).then_some(GOAL),
-                work: work(bench, backend, count, Kind::Log)?,
-            });
+    let mut add = |name: String, reference, goal, work| {
+        entrants.push(Entrant { name, reference, goal, work });
+        entrants.len() - 1
+    };
+    match spread {
+        Spread::Few => {
+            for backend in &backends {
+                let name = backend.name();
+                let one = add(format!("{name}, 1"), None, None, work(bench, backend, 1, Kind::Log)?);
+                let used = format!("{name}, {} of {many}", spread.used(many));
+                add(used, Some(one), Some(GOAL), work(bench, backend, many, Kind::Log)?);
+            }
+        }
+        Spread::All => {
+            let mut reference = None;
+            for count in [1, many] {
+                let bare = work(bench, first, count, Kind::Bare)?;
+                reference = Some(add(format!("bare, {count}"), reference, None, bare));
+                for backend in &backends {
+                    let work = work(bench, backend, count, Kind::Log)?;
+                    add(format!("{}, {count}", backend.name()), reference, None, work);
+                }
+            }
         }
     }
     Ok(entrants)
 }
 
-fn partitions(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+fn partitions_of(bench: &mut Bench, spread: Spread) -> Result<Vec<Entrant>, BenchError> {
     let (supply, many) = (Supply::new(BATCH_BYTES, VALUE_LEN)?, many_files(bench)?);
-    one_and_many(bench, many, |bench, backend, count, kind| {
+    one_and_many(bench, spread, many, |bench, backend, count, kind| {
         let (dir, cap, supply) = (bench.dir(), bench.scale().file_cap, supply.clone());
+        let used = spread.used(count);
         Ok(match kind {
             Kind::Bare => {
                 let dir = dir.join("reference").join(count.to_string());
-                Box::new(InTurn::new(Bare { dir, count, files: Vec::new() }, supply, cap))
+                Box::new(InTurn::new(Bare { dir, count, files: Vec::new() }, used, supply, cap))
             }
             Kind::Log => {
                 let (backend, place) = (backend.clone(), dir.join(backend.name()).join(count.to_string()));
-                Box::new(InTurn::new(Logs { backend, place, count, open: Vec::new() }, supply, cap))
+                Box::new(InTurn::new(Logs { backend, place, count, open: Vec::new() }, used, supply, cap))
             }
         })
     })
@@ -149,30 +192,37 @@ trait Takers: std::fmt::Debug {
     fn remove(&mut self) -> Result<(), BenchError>;
 }
 
-/// Appends to each of the takers in turn.
+/// Appends in turn to some of the takers.
 ///
 /// They go on from slice to slice and are made anew only when they have grown to the cap: making 10 000 of them takes much
 /// longer than a slice. Each has one batch before it is measured.
 #[derive(Debug)]
 struct InTurn<T> {
     takers: T,
+    /// How many of them get batches, at equal distances.
+    used: usize,
     supply: Supply,
     cap: u64,
     /// Bytes that the takers hold; none are there yet at 0.
     written: u64,
-    /// The taker of the next batch.
+    /// Which of the used ones gets the next batch.
     next: usize,
 }
 
 impl<T: Takers> InTurn<T> {
-    fn new(takers: T, supply: Supply, cap: u64) -> InTurn<T> {
-        InTurn { takers, supply, cap, written: 0, next: 0 }
+    fn new(takers: T, used: usize, supply: Supply, cap: u64) -> InTurn<T> {
+        InTurn { takers, used, supply, cap, written: 0, next: 0 }
+    }
+
+    /// The taker that is the `n`-th of those that are used.
+    fn taker(&self, n: usize) -> usize {
+        n * (self.takers.count() / self.used)
     }
 
     fn begin(&mut self) -> Result<(), BenchError> {
         self.takers.open()?;
         (self.written, self.next) = (0, 0);
-        for _ in 0..self.takers.count() {
+        for _ in 0..self.used {
             let batch = self.supply.one();
             self.append(batch)?;
         }
@@ -180,9 +230,9 @@ impl<T: Takers> InTurn<T> {
     }
 
     fn append(&mut self, batch: BytesMut) -> Result<u64, BenchError> {
-        let (bytes, to) = (batch.len() as u64, self.next);
-        self.next = if to + 1 == self.takers.count() { 0 } else { to + 1 };
-        self.takers.append(to, batch)?;
+        let bytes = batch.len() as u64;
+        self.takers.append(self.taker(self.next), batch)?;
+        self.next = if self.next + 1 == self.used { 0 } else { self.next + 1 };
         self.written += bytes;
         Ok(bytes)
     }
@@ -197,7 +247,7 @@ impl<T: Takers> Work for InTurn<T> {
     fn check(&mut self) -> Result<u64, BenchError> {
         self.takers.open()?;
         self.supply.restart();
-        let (count, len) = (self.takers.count(), self.supply.batch_len());
+        let (used, len) = (self.used, self.supply.batch_len());
         let batches = self.supply.different();
         for _ in 0..batches {
             let batch = self.supply.one();
@@ -205,10 +255,10 @@ impl<T: Takers> Work for InTurn<T> {
         }
         let mut hash = 0;
         for n in 0..batches {
-            let all = self.takers.read(n % count)?;
-            let at = n / count * len;
+            let all = self.takers.read(self.taker(n % used))?;
+            let at = n / used * len;
             let batch = all.get(at..at + len).ok_or(BenchError::Wrong {
-                what: format!("the bytes of taker {} of {count}", n % count),
+                what: format!("the bytes of taker {} of {used}", n % used),
                 expected: (at + len) as u64,
                 found: all.len() as u64,
             })?;
@@ -230,8 +280,8 @@ impl<T: Takers> Work for InTurn<T> {
                 watch
                     .time(|| group.into_iter().try_fold(0, |bytes, batch| Ok(bytes + self.append(batch)?)))?;
             }
-            let before = if self.next == 0 { self.takers.count() - 1 } else { self.next - 1 };
-            let last = self.takers.last(before, self.supply.batch_len())?;
+            let before = if self.next == 0 { self.used - 1 } else { self.next - 1 };
+            let last = self.takers.last(self.taker(before), self.supply.batch_len())?;
             expect("the last batch's hash", supply::hash(0, self.supply.last()), supply::hash(0, &last))?;
             if self.written >= self.cap {
                 self.end()?;
@@ -351,10 +401,10 @@ fn read_from(log: &Log, offset: Offset) -> Result<Vec<u8>, BenchError> {
     Ok(bytes)
 }
 
-fn segments(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+fn segments_of(bench: &mut Bench, spread: Spread) -> Result<Vec<Entrant>, BenchError> {
     let many = many_files(bench)?;
     let mut logs: Vec<(PathBuf, Arc<Segmented>)> = Vec::new();
-    one_and_many(bench, many, |bench, backend, count, kind| {
+    one_and_many(bench, spread, many, |bench, backend, count, kind| {
         let dir = bench.dir().join(backend.name()).join(format!("segments-{count}"));
         let known = logs.iter().find(|(known, _)| *known == dir).map(|(_, log)| log.clone());
         let log = match known {
@@ -367,7 +417,11 @@ fn segments(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
         };
         Ok(match kind {
             Kind::Bare => Box::new(SearchLoop::new(log.files()?, log.end)),
-            Kind::Log => Box::new(LogLookup::new(log)),
+            Kind::Log => {
+                // The same batches, however many segments they are in.
+                let used = (spread.used(many) * SEGMENT_BATCHES) as u64 * log.records;
+                Box::new(LogLookup::new(log.clone()).starting_at(log.end - used))
+            }
         })
     })
 }
