@@ -184,13 +184,14 @@ fn ours(dirty: &Path, folder: &Path, parallel: bool) -> Result<Cleaned, String> 
     Ok(Cleaned { seconds, bytes, bytes_written: round.stats.bytes_written })
 }
 
-fn middle(values: &mut [f64]) -> f64 {
+/// The median.
+pub(crate) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// The interval that holds the true median with 95 % confidence, whatever the distribution; all of them where they are too few.
-fn interval(values: &mut [f64]) -> (f64, f64) {
+pub(crate) fn interval(values: &mut [f64]) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len();
     // So many of fair coins at most fall on one side, with a chance of 2.5 %.

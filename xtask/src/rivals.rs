@@ -1,15 +1,14 @@
 //! `cargo xtask rivals`: kseg-format beside other crates, beside bare loops, and beside Kafka's own classes.
 //!
-//! The other crates are compiled in a workspace of their own, `benches/rivals`. Kafka's classes run in a JVM that is started
-//! for each round and warmed up by its harness; a slice of kseg-format follows, and the ratio is taken round by round.
+//! The other crates are compiled in a workspace of their own, `benches/rivals`. Kafka's classes run in a JVM, one for each cell,
+//! beside a process of kseg-format. Both write, or read, the same batch; slice follows slice, either side first in every second
+//! round, and the ratio is taken round by round. Neither side's first slices count: in them the JVM compiles.
 
-use std::ffi::OsString;
-
-use kseg_format::{BatchOptions, RecordBatchBuilder, Timestamp};
-use serde_json::Value;
+use std::path::Path;
 
 use crate::Outcome;
-use crate::cleaners;
+use crate::cleaners::{self, interval, middle};
+use crate::conformance::Oracle;
 use crate::flags::Flags;
 use crate::shell;
 use crate::workspace;
@@ -19,7 +18,7 @@ pub(crate) const ABOUT: &str = "holds kseg-format against other crates that read
   --rounds N, --seconds S, --tiny
   --check            only compiles, the criterion bench included
   --crc-fast         kseg-format with the feature of that name
-  --kafka            instead, against Kafka's own classes (wants Java; --rounds, default 9)
+  --kafka            instead, against Kafka's own classes (wants Java; of the contests those that encode and decode)
   --kafka-clean      instead, kseg's cleaner against Kafka's on the same directory (wants Java; --rounds, default 15;
                      --bytes, --keys; --one-thread: without threads beside the cleaner's)";
 
@@ -35,9 +34,13 @@ pub(crate) fn run(mut flags: Flags) -> Outcome {
         return cleaners::run(flags);
     }
     if flags.switch("--kafka") {
-        let rounds = flags.number("--rounds")?.unwrap_or(9);
+        let asked = BesideKafka {
+            contests: flags.value("--contests")?.unwrap_or_else(|| "*".to_owned()),
+            rounds: flags.number("--rounds")?.unwrap_or(15) as usize,
+            seconds: flags.value("--seconds")?.unwrap_or_else(|| "0.3".to_owned()),
+        };
         flags.finish()?;
-        return beside_kafka(rounds, crc_fast);
+        return asked.run(crc_fast);
     }
     let mut rest = Vec::new();
     for name in ["--contests", "--rounds", "--seconds"] {
@@ -71,57 +74,64 @@ fn apart(what: &str) -> std::process::Command {
     cargo
 }
 
-/// Works of Kafka's harness: its name, the field of its answer, ours, and the bytes of a record's value.
-const CELLS: [(&str, &str, &str, usize); 4] = [
-    ("encode", "gbps_100", "encode-none-100x100b", 100),
-    ("encode", "gbps_1024", "encode-none-100x1k", 1024),
-    ("decode", "gbps_100", "decode-none-100x100b", 100),
-    ("decode", "gbps_1024", "decode-none-100x1k", 1024),
-];
+/// What is to be held against Kafka's classes.
+struct BesideKafka {
+    contests: String,
+    rounds: usize,
+    seconds: String,
+}
 
-fn beside_kafka(rounds: u64, crc_fast: bool) -> Outcome {
-    shell::run(&mut cargo("build", crc_fast))?;
-    let program: OsString = workspace::root().join("target/rivals/release/kseg-bench-rivals").into();
-    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let mut ratios = vec![Vec::new(); CELLS.len()];
-    for _ in 0..rounds {
+/// Rounds before the first that counts.
+const WARMING: usize = 6;
+
+impl BesideKafka {
+    fn run(&self, crc_fast: bool) -> Outcome {
+        shell::run(&mut cargo("build", crc_fast))?;
+        let program = workspace::root().join("target/rivals/release/kseg-bench-rivals");
+        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let mut batches = shell::command(&program);
+        batches.arg("--batches").arg(folder.path()).args(["--contests", &self.contests]);
+        let names = shell::output(&mut batches)?;
+        println!("Kafka's rate over kseg-format's: median and 95 % interval of {} rounds", self.rounds);
+        names.lines().try_for_each(|name| self.cell(&program, folder.path(), name))
+    }
+
+    /// One cell, whose batch is a file of its name.
+    fn cell(&self, program: &Path, folder: &Path, name: &str) -> Outcome {
+        let work = name.split('-').next().unwrap_or_default();
         let mut kafka = shell::command(workspace::root().join("xtask/kafka/kafka"));
-        kafka.arg("bench").arg(folder.path()).args(["works=encode,decode", "rounds=3"]);
-        let lines = shell::output(&mut kafka)?;
-        let rows: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        for ((work, field, contest, len), ratios) in CELLS.iter().zip(&mut ratios) {
-            let theirs =
-                rows.iter().filter(|row| row["work"] == *work).filter_map(|row| row[*field].as_f64());
-            let theirs = median(theirs.collect()).ok_or("Kafka's harness gave no rate")?;
-            let mut ours = shell::command(&program);
-            let ours = shell::output(ours.args(["--alone", "--contests", contest]))?;
-            let ours: f64 = ours.trim().parse().map_err(|e| format!("{ours}: {e}"))?;
-            // Kafka's rate counts the bytes of batches, ours those of values.
-            let whole = batch_len(*len)? as f64 / (100 * len) as f64;
-            ratios.push(ours * whole / 1e9 / theirs);
+        kafka.arg("bench").arg(folder.join("logs")).args([
+            format!("works={work}"),
+            format!("batch={}", folder.join(name).display()),
+            format!("seconds={}", self.seconds),
+            format!("rounds={}", WARMING + self.rounds),
+            "given=true".to_owned(),
+        ]);
+        let mut kseg = shell::command(program);
+        kseg.args(["--alone", "--contests", name, "--seconds", &self.seconds]);
+        let (mut kafka, mut kseg) = (Oracle::of(kafka)?, Oracle::of(kseg)?);
+        let mut slice = |theirs: bool| {
+            let answer = if theirs { kafka.ask("slice")?["rate"].clone() } else { kseg.ask("slice")? };
+            answer.as_f64().ok_or_else(|| format!("{name}: no rate but {answer}"))
+        };
+        let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..WARMING + self.rounds {
+            let kafka_first = round % 2 == 0;
+            let (first, second) = (slice(kafka_first)?, slice(!kafka_first)?);
+            let (kafka, kseg) = if kafka_first { (first, second) } else { (second, first) };
+            if round >= WARMING {
+                ratios.push(kafka / kseg);
+                ours.push(kseg / 1e9);
+                theirs.push(kafka / 1e9);
+            }
         }
+        let (low, high) = interval(&mut ratios);
+        println!(
+            "{name:24} {:.2} [{low:.2}, {high:.2}]   kseg-format {:.3} GB/s, Kafka {:.3} GB/s of values",
+            middle(&mut ratios),
+            middle(&mut ours),
+            middle(&mut theirs),
+        );
+        Ok(())
     }
-    println!("kseg-format over Kafka's classes: median [least, largest] of {rounds} rounds");
-    for ((_, _, contest, _), ratios) in CELLS.iter().zip(ratios) {
-        let of = |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick).unwrap_or_default();
-        let (least, largest) = (of(f64::min), of(f64::max));
-        let middle = median(ratios).unwrap_or_default();
-        println!("{contest:24} {middle:.2} [{least:.2}, {largest:.2}]");
-    }
-    Ok(())
-}
-
-/// The bytes of a batch of 100 records.
-fn batch_len(value_len: usize) -> Result<usize, String> {
-    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
-    for i in 0..100 {
-        let time = Some(Timestamp::new(1_700_000_000_000 + i));
-        builder.append(time, None, Some(&vec![0; value_len]), &[]).map_err(|e| e.to_string())?;
-    }
-    Ok(builder.uncompressed_size())
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }

@@ -69,16 +69,22 @@ impl Contest {
     }
 }
 
-/// All contests.
-pub fn contests() -> Vec<Contest> {
+/// All cells.
+pub fn cells() -> Vec<Cell> {
     let mut all = Vec::new();
     for way in [Way::Encode, Way::Decode] {
         for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
             for (count, len) in [(100, 100), (100, 1024), (1000, 100), (1000, 1024)] {
-                all.push(Cell { way, codec, count, len }.contest());
+                all.push(Cell { way, codec, count, len });
             }
         }
     }
+    all
+}
+
+/// All contests.
+pub fn contests() -> Vec<Contest> {
+    let mut all: Vec<Contest> = cells().into_iter().map(Cell::contest).collect();
     all.push(Contest {
         name: "headers".to_owned(),
         about: format!("walk over the headers of {} batches of {} bytes", headers::BATCHES, headers::BATCH),
@@ -118,12 +124,34 @@ pub fn contests() -> Vec<Contest> {
 }
 
 impl Cell {
+    /// The name of its contest.
+    pub fn name(&self) -> String {
+        let Cell { codec, count, len, .. } = self;
+        let len_name = if *len == 1024 { "1k".to_owned() } else { format!("{len}b") };
+        format!("{}-{codec}-{count}x{len_name}", self.verb())
+    }
+
+    fn verb(&self) -> &'static str {
+        if self.way == Way::Encode { "encode" } else { "decode" }
+    }
+
+    /// Its batch, as kseg-format writes it.
+    ///
+    /// # Errors
+    /// The batch could not be built.
+    pub fn batch(&self) -> Result<Bytes, BenchError> {
+        kseg::Encode::new(self.values(), self.codec).batch()
+    }
+
+    fn values(&self) -> Vec<Bytes> {
+        (0..self.count).map(|i| text(self.len, i as u64).into()).collect()
+    }
+
     fn contest(self) -> Contest {
-        let Cell { way, codec, count, len } = self;
-        let verb = if way == Way::Encode { "encode" } else { "decode" };
-        let len_name = if len == 1024 { "1k".to_owned() } else { format!("{len}b") };
+        let Cell { codec, count, len, .. } = self;
+        let verb = self.verb();
         Contest {
-            name: format!("{verb}-{codec}-{count}x{len_name}"),
+            name: self.name(),
             about: format!("{verb} batches of {count} records of {len} bytes, {codec}"),
             unit: Unit::Bytes,
             units: count * len,
@@ -134,8 +162,8 @@ impl Cell {
     }
 
     fn coders(self) -> Result<Coders, BenchError> {
-        let Cell { way, codec, count, len } = self;
-        let values: Vec<Bytes> = (0..count).map(|i| text(len, i as u64).into()).collect();
+        let Cell { way, codec, .. } = self;
+        let values = self.values();
         let mut coders: Coders = Vec::new();
         if way == Way::Encode {
             coders.push(("bare loop", Box::new(bare::Encode::new(values.clone()))));
@@ -144,8 +172,8 @@ impl Cell {
             coders.push(("kafka-protocol", Box::new(kafka_protocol::Encode::new(&values, codec))));
             coders.push(("rskafka", Box::new(rskafka::Encode::new(&values, codec))));
         } else {
-            let plain = kseg::Encode::new(values.clone(), Codec::None).batch()?;
-            let batch = kseg::Encode::new(values, codec).batch()?;
+            let plain = kseg::Encode::new(values, Codec::None).batch()?;
+            let batch = self.batch()?;
             coders.push(("bare loop", Box::new(bare::Decode::new(plain))));
             coders.push(("kseg-format", Box::new(kseg::Decode::new(batch.clone()))));
             coders.push(("krabka", Box::new(krabka::Decode(batch.clone()))));

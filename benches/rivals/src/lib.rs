@@ -13,5 +13,5 @@ mod headers;
 mod kseg;
 mod others;
 
-pub use cells::{Cell, Contest, Way, contests};
+pub use cells::{Cell, Contest, Way, cells, contests};
 pub use coder::{Coder, Timed};

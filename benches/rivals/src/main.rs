@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use kseg_bench::{BenchError, Entrant, Environment, Plan, Row, RowResult, head, run};
-use kseg_bench_rivals::{Contest, Timed, contests};
+use kseg_bench_rivals::{Contest, Timed, cells, contests};
 
 /// Holds kseg-format against other crates and against bare loops.
 ///
@@ -27,9 +28,12 @@ struct Arguments {
     /// Two rounds of short slices: results are checked, figures mean nothing.
     #[arg(long)]
     tiny: bool,
-    /// Only kseg-format, one slice of each contest: prints the rate in units a second.
+    /// Only kseg-format, one slice for each line of standard input: prints the rate in units a second. For one contest.
     #[arg(long)]
     alone: bool,
+    /// Writes the batch of each contest that has one to a file of its name in this folder, prints the names, and ends.
+    #[arg(long, value_name = "FOLDER")]
+    batches: Option<PathBuf>,
     /// Names the contests and ends.
     #[arg(long)]
     list: bool,
@@ -55,12 +59,20 @@ fn all(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (rounds, seconds) = if arguments.tiny { (2, 0.002) } else { (arguments.rounds, arguments.seconds) };
     let plan = Plan { rounds, slice: Duration::from_secs_f64(seconds) };
     if arguments.alone {
-        for contest in contests().iter().filter(|contest| asked(&contest.name)) {
-            let mut entrants = entrants(contest)?;
-            entrants.truncate(2);
-            let work = &mut entrants[1].work;
-            work.slice(plan.slice)?;
-            println!("{}", work.slice(plan.slice)?.rate());
+        let all = contests();
+        let contest = all.iter().find(|contest| asked(&contest.name)).ok_or("no such contest")?;
+        let mut entrants = entrants(contest)?;
+        entrants.truncate(2);
+        for line in std::io::stdin().lines() {
+            line?;
+            println!("{}", entrants[1].work.slice(plan.slice)?.rate());
+        }
+        return Ok(());
+    }
+    if let Some(folder) = &arguments.batches {
+        for cell in cells().iter().filter(|cell| asked(&cell.name())) {
+            std::fs::write(folder.join(cell.name()), cell.batch()?)?;
+            println!("{}", cell.name());
         }
         return Ok(());
     }
