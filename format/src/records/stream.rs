@@ -10,8 +10,9 @@ use crate::varint::{self, VarintFault};
 
 use super::{Inner, Records, V2Records, open_payload};
 
-/// The records of a batch in order, of which no more is decompressed at a time than the codec gives at once: a block (snappy
-/// 32 KiB, lz4 64 KiB), or 64 KiB, and as much more as one record needs. Ends after the first error.
+/// The records of a batch in order, of which no more is decompressed at a time than the codec gives at once: a block (those
+/// that Kafka writes hold 32 KiB with snappy and 64 KiB with lz4), or 64 KiB, and as much more as one record needs. Ends after
+/// the first error.
 ///
 /// What [`Batch::records`] reads this reads, and refuses what that refuses, but later: records in front of a fault of the
 /// codec are handed out. It is the slower of the two where the whole batch fits the caches.

@@ -7,6 +7,8 @@ use kseg_format::{
 };
 
 use crate::support::{LIMIT, failure, hex, offsets, records, timestamps};
+#[cfg(feature = "gzip")]
+use crate::support::{streamed, whole};
 
 const CORRUPT: &str = "CorruptRecordException";
 const INVALID: &str = "InvalidRecordException";
@@ -256,55 +258,6 @@ fn large(offset: i64) -> Vec<u8> {
     rest.extend(100_000i32.to_be_bytes());
     rest.resize(rest.len() + 100_000, offset as u8);
     message(offset, 1, 0, &rest)
-}
-
-/// Offset, time, and the value's length and first byte.
-#[cfg(feature = "gzip")]
-type Row = (i64, Option<i64>, usize, u8);
-
-/// Records, and the error that ends them.
-#[cfg(feature = "gzip")]
-type Rows = (Vec<Row>, Option<DecodeError>);
-
-#[cfg(feature = "gzip")]
-fn row(record: &kseg_format::Record<'_>) -> Row {
-    let value = record.value().unwrap();
-    (record.offset().get(), record.timestamp().map(Timestamp::get), value.len(), value[0])
-}
-
-#[cfg(feature = "gzip")]
-fn whole(batch: &Batch<'_>, limit: usize) -> Rows {
-    let (mut rows, mut scratch) = (Vec::new(), Vec::new());
-    match batch.records(&mut scratch, limit) {
-        Err(error) => (rows, Some(error)),
-        Ok(mut records) => {
-            let end = records.try_for_each(|record| {
-                rows.push(row(&record?));
-                Ok(())
-            });
-            (rows, end.err())
-        }
-    }
-}
-
-#[cfg(feature = "gzip")]
-fn streamed(batch: &Batch<'_>, limit: usize) -> Rows {
-    let mut rows = Vec::new();
-    match batch.stream_records(limit) {
-        Err(error) => (rows, Some(error)),
-        Ok(mut stream) => {
-            while let Some(record) = stream.next() {
-                match record {
-                    Ok(record) => rows.push(row(&record)),
-                    Err(error) => {
-                        assert!(stream.next().is_none());
-                        return (rows, Some(error));
-                    }
-                }
-            }
-            (rows, None)
-        }
-    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ use kseg_format::{Batch, BatchOptions, Codec, RecordBatchBuilder, Timestamp};
 use crate::support::{
     LIMIT, Row, around, at, build, failure, forge, hex, offsets, records, three, timestamps,
 };
+#[cfg(feature = "gzip")]
+use crate::support::{streamed, whole};
 
 const INVALID: &str = "InvalidRecordException";
 
@@ -247,6 +249,28 @@ fn a_payload_is_opened_before_a_negative_count_is_refused_but_not_zstd() {
                 );
             }
         }
+    }
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn a_fault_far_inside_has_the_same_place_in_a_stream() {
+    let value = [7; 100_000];
+    let three = build(BatchOptions::default(), &[(1, None, Some(&value[..])); 3]);
+    let (payload, size) = (&three[61..], (three.len() - 61) / 3);
+    let second = |at: usize, byte: u8| {
+        let mut payload = payload.to_vec();
+        payload[size + at] = byte;
+        gzipped(3, &payload)
+    };
+    // A header that is not there, and a record too many.
+    for (bytes, rows, at) in [(second(size - 1, 2), 1, 2 * size - 1), (gzipped(2, payload), 2, 2 * size)] {
+        let batch = Batch::parse(&bytes).unwrap();
+        let place = format!(" at byte {at} of the decompressed records: ");
+        let (all, error) = whole(&batch, LIMIT);
+        assert_eq!((all.len(), error.unwrap().to_string().contains(&place)), (rows, true));
+        let (streamed, error) = streamed(&batch, LIMIT);
+        assert_eq!((streamed, error.unwrap().to_string().contains(&place)), (all, true));
     }
 }
 

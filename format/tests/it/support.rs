@@ -124,3 +124,52 @@ pub(crate) fn around(count: i32, last_offset_delta: i32, records: &[u8]) -> Vec<
 pub(crate) fn at(offset: i64) -> BatchOptions {
     BatchOptions { base_offset: Offset::new(offset), ..BatchOptions::default() }
 }
+
+/// Offset, time, and the value's length and first byte.
+#[cfg(feature = "gzip")]
+pub(crate) type Seen = (i64, Option<i64>, usize, u8);
+
+/// Records, and the error that ends them.
+#[cfg(feature = "gzip")]
+pub(crate) type Rows = (Vec<Seen>, Option<DecodeError>);
+
+#[cfg(feature = "gzip")]
+fn seen(record: &Record<'_>) -> Seen {
+    let value = record.value().unwrap();
+    (record.offset().get(), record.timestamp().map(Timestamp::get), value.len(), value[0])
+}
+
+#[cfg(feature = "gzip")]
+pub(crate) fn whole(batch: &Batch<'_>, limit: usize) -> Rows {
+    let (mut rows, mut scratch) = (Vec::new(), Vec::new());
+    match batch.records(&mut scratch, limit) {
+        Err(error) => (rows, Some(error)),
+        Ok(mut records) => {
+            let end = records.try_for_each(|record| {
+                rows.push(seen(&record?));
+                Ok(())
+            });
+            (rows, end.err())
+        }
+    }
+}
+
+#[cfg(feature = "gzip")]
+pub(crate) fn streamed(batch: &Batch<'_>, limit: usize) -> Rows {
+    let mut rows = Vec::new();
+    match batch.stream_records(limit) {
+        Err(error) => (rows, Some(error)),
+        Ok(mut stream) => {
+            while let Some(record) = stream.next() {
+                match record {
+                    Ok(record) => rows.push(seen(&record)),
+                    Err(error) => {
+                        assert!(stream.next().is_none());
+                        return (rows, Some(error));
+                    }
+                }
+            }
+            (rows, None)
+        }
+    }
+}

@@ -312,6 +312,28 @@ fn format_edge_85_another_level_is_no_reason_to_compress_anew() {
 
 #[test]
 #[cfg(feature = "gzip")]
+fn a_batch_built_anew_has_the_level_of_the_topic() {
+    let value: Vec<u8> = (0..20_000u32).flat_map(|i| (i * i % 1009).to_be_bytes()).collect();
+    let rows = [(NOW, None, Some(&value[..]))];
+    let stored = |level: i32| {
+        let mut topic = to(Codec::Gzip);
+        topic.levels.gzip = level;
+        append(&build(of(Codec::None), &rows), Codec::None, &topic).unwrap().0
+    };
+    for level in [1, 9] {
+        let options = BatchOptions {
+            level: Some(level),
+            base_offset: Offset::new(1_234_567),
+            leader_epoch: Some(LeaderEpoch::new(9)),
+            ..of(Codec::Gzip)
+        };
+        assert_eq!(stored(level), build(options, &rows));
+    }
+    assert_ne!(stored(1).len(), stored(9).len());
+}
+
+#[test]
+#[cfg(feature = "gzip")]
 fn format_edge_86_148_and_89_a_delete_horizon_survives_in_place_only() {
     let bytes = forge(&three(BatchOptions::default()), |bytes| bytes[22] |= 0x40);
     let (stored, _) = append(&bytes, Codec::None, &rules()).unwrap();
