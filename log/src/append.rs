@@ -208,7 +208,7 @@ impl Log {
 
     /// Appends one batch that the batching writer has just built, the first `size` of these bytes: with a right checksum, whole
     /// records from offset 0 on, no producer, create times within the topic's limits and keys where the topic wants them.
-    /// Returns the bytes too, unless somebody still holds them.
+    /// Without a leader epoch it gets the latest. Returns the bytes too, unless somebody still holds them.
     ///
     /// # Errors
     /// As [`append_as_leader`](Log::append_as_leader), without those on contents.
@@ -216,7 +216,7 @@ impl Log {
         &self,
         mut bytes: BytesMut,
         size: usize,
-        leader_epoch: LeaderEpoch,
+        leader_epoch: Option<LeaderEpoch>,
         now_ms: i64,
         durable: bool,
     ) -> (Result<Appended>, Option<BytesMut>) {
@@ -229,6 +229,7 @@ impl Log {
             }
             log.check_writable()?;
             let kept = log.take_kept(writer)?;
+            let leader_epoch = leader_epoch.or(kept.epoch).unwrap_or_else(|| self.epoch_or_first());
             let first = kept.log_end;
             let mut batch = BatchMut::parse(&mut bytes[..size]).map_err(decode)?;
             let last_offset_delta = i64::from(batch.header().last_offset_delta());

@@ -27,8 +27,9 @@ pub struct WriterOptions {
     pub codec: Codec,
     /// Level of the compression; `None` for the codec's default.
     pub level: Option<i32>,
-    /// Leader epoch that the batches get. Default: 0.
-    pub leader_epoch: LeaderEpoch,
+    /// Leader epoch that the batches get. Default: `None`, the latest that the log knows, 0 in a log that knows none: a lower
+    /// one would end those above it.
+    pub leader_epoch: Option<LeaderEpoch>,
 }
 
 impl Default for WriterOptions {
@@ -38,7 +39,7 @@ impl Default for WriterOptions {
             linger_ms: 0,
             codec: Codec::None,
             level: None,
-            leader_epoch: LeaderEpoch::new(0),
+            leader_epoch: None,
         }
     }
 }
@@ -222,6 +223,7 @@ impl BatchWriter {
         } else {
             let batch = BytesMut::from(&self.buffer[..size]);
             let request = TransactionRequest::default();
+            let leader_epoch = leader_epoch.unwrap_or_else(|| self.log.epoch_or_first());
             self.log.inner.metered(size, self.log.lead(batch, leader_epoch, Origin::Client, request, durable))
         };
         appended.map(Some)
@@ -250,6 +252,13 @@ impl BatchWriter {
     /// The log.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+}
+
+impl Log {
+    /// The latest leader epoch, or the first there is.
+    pub(crate) fn epoch_or_first(&self) -> LeaderEpoch {
+        self.latest_epoch().unwrap_or(LeaderEpoch::new(0))
     }
 }
 

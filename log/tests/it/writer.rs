@@ -166,3 +166,32 @@ fn a_record_that_is_too_large_takes_no_other_with_it() {
     let refused = writer.flush().expect_err("too large");
     assert_eq!((refused.kafka_name(), log.log_end_offset().get()), ("RecordTooLargeException", 30));
 }
+
+#[test]
+fn batches_carry_on_the_latest_leader_epoch() {
+    // With gzip the log makes the batch anew, without it takes it as it was built.
+    for codec in ["producer", "gzip"] {
+        let bench = Bench::new(&[("compression.type", codec)]);
+        let log = Arc::new(bench.open());
+        let epochs = |log: &kseg_log::Log| {
+            let entries = log.state(false).expect("a state").epochs;
+            entries.iter().map(|e| (e.epoch.get(), e.start_offset.get())).collect::<Vec<_>>()
+        };
+        let mut writer = BatchWriter::new(log.clone(), WriterOptions::default());
+        let mut send = |epoch: Option<i32>| {
+            if let Some(epoch) = epoch {
+                log.assign_epoch(LeaderEpoch::new(epoch), log.log_end_offset()).expect("assigned");
+            }
+            writer.append(Some(Timestamp::new(1)), None, Some(b"v"), &[]).expect("taken");
+            writer.flush().expect("sent");
+        };
+        send(None);
+        send(None);
+        send(Some(4));
+        send(None);
+        assert_eq!(epochs(&log), [(0, 0), (4, 2)], "{codec}");
+        let bytes = bytes_of(&log, 3).expect("data");
+        let last = Batches::new(&bytes).last().expect("a batch").expect("whole");
+        assert_eq!(last.header().leader_epoch(), Some(LeaderEpoch::new(4)), "{codec}");
+    }
+}
