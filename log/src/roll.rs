@@ -121,6 +121,7 @@ impl Inner {
             // A flush that fails also fences the log, and the next append or flush says so.
             let flushed = synced.and_then(|()| log.flush_to(base, false));
             log.settle_durable();
+            let flushed = flushed.and_then(|()| log.release_left_behind());
             if !(closed()
                 && matches!(flushed, Err(Error::Segment { source: kseg_segment::Error::Closed { .. }, .. })))
             {

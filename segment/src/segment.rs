@@ -514,6 +514,11 @@ impl Segment {
         indexes.time.resize(self.base, size)
     }
 
+    /// Whether it holds a descriptor of its `.log` file.
+    pub fn is_open(&self) -> bool {
+        self.log.is_open()
+    }
+
     /// The first of two steps that let go of the files of a sealed segment that nobody uses: whether it holds any, and has not
     /// been used since the last call. Makes the index entries durable then, as nothing can once the maps are gone.
     ///

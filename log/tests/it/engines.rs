@@ -382,3 +382,25 @@ fn iob_10_a_file_that_may_not_grow_is_told_and_what_is_there_stays() {
         assert_eq!(spans(&bench.open_at(true, end, 0), 0), twelve(end), "{spec}");
     });
 }
+
+#[test]
+fn a_log_that_rolls_often_holds_no_more_files_for_it() {
+    places::with_each(|spec, backend, dir| {
+        let bench = Bench::below(dir, backend, &[("internal.segment.bytes", "1000")]);
+        let log = bench.open();
+        for n in 0..40 {
+            append(&log, 1000).expect(spec);
+            if n > 0 {
+                // A consumer that stays with the first segment keeps it open.
+                assert_eq!(read(&log, 0), (0, 1000), "{spec}");
+            }
+        }
+        assert_eq!(bases(&log).len(), 40, "{spec}");
+        let before = descriptors(dir);
+        for _ in 0..100 {
+            append(&log, 1000).expect(spec);
+        }
+        assert_eq!((bases(&log).len(), descriptors(dir)), (140, before), "{spec}");
+        assert_eq!(spans(&log, 0).len(), 140, "{spec}");
+    });
+}
