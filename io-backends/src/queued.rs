@@ -1,7 +1,8 @@
 //! [`QueuedAppender`]: appends through writes that complete later, that must be aligned, or both.
 //!
 //! An append is accepted when its bytes are in the tail, where readers find them; writes carry them to the file,
-//! several at a time, and the stable mark follows the completed front. Where writes must be aligned, whole blocks go
+//! several at a time, and the stable mark follows the completed front. A write that needs no alignment, has none before it
+//! and is done when it was submitted goes past the tail: its bytes are found in the file. Where writes must be aligned, whole blocks go
 //! as they fill up to a chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the
 //! file's other way (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it
 //! goes padded. It is written again with what follows. No two writes in flight touch the same block, and none is in flight
@@ -30,12 +31,13 @@ use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
 use crate::flights::Flights;
 use crate::marks::Marks;
-use crate::op::{Advice, Gather, Op, Through};
+use crate::op::{Advice, Done, Gather, Op, Through};
 use crate::plan::AppendPlan;
 use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
 use crate::synced::Synced;
 use crate::tail::Tail;
+use crate::ticket::Ticket;
 
 /// How often a call tries to write what found no space: what it hears of first may have happened long before.
 const NO_SPACE_TRIES: u32 = 2;
@@ -167,12 +169,22 @@ impl QueuedAppender {
             } else {
                 (from, 1, Gather::from(slices))
             };
-            let through = if self.plan.through { Through::Data } else { Through::No };
             writer.ahead |= !unaligned && !end.is_multiple_of(block);
             writer.unaligned = unaligned;
             writer.sent = end;
-            self.flights.start(&*self.file, at, data, end, unit.into(), through);
+            self.flights.start(&*self.file, at, data, end, unit.into(), self.through());
         }
+    }
+
+    /// Whether the next append of `size` bytes has no write before it, and is one: if it is done when it was submitted,
+    /// the tail has no use for its bytes.
+    fn goes_alone(&self, writer: &Writer, size: u64) -> bool {
+        let one = (1..=u64::from(self.plan.chunk)).contains(&size) && self.block() == 1;
+        one && self.plan.tail == 0 && writer.sent == writer.accepted && self.marks.stable() == writer.sent
+    }
+
+    fn through(&self) -> Through {
+        if self.plan.through { Through::Data } else { Through::No }
     }
 
     /// `slices`, which end at `end`, as they are. Keeps what of the last block is only begun.
@@ -340,6 +352,24 @@ impl Appender for QueuedAppender {
         let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
         let reached = writer.reserved.reach(&self.file, reach).map_err(|error| error.with_range(start, size));
         self.unless_full("append", reached)?;
+        let begun = if self.goes_alone(&writer, size) {
+            let mut ticket =
+                self.file.submit(Op::Write { at: start, data: data.clone(), through: self.through() });
+            match ticket.try_take() {
+                Some(Done { result: Ok(written), .. }) if written == size => {
+                    // Before the mark: who sees that looks here first.
+                    self.tail.write().skip(end);
+                    (writer.sent, writer.accepted) = (end, end);
+                    self.marks.accept(end);
+                    self.write_behind(&mut writer);
+                    return Ok(start..end);
+                }
+                Some(done) => Some(Ticket::ready(done)),
+                None => Some(ticket),
+            }
+        } else {
+            None
+        };
         {
             let mut tail = self.tail.write();
             match data {
@@ -347,10 +377,15 @@ impl Appender for QueuedAppender {
                 Gather::Many(parts) => parts.into_iter().for_each(|part| tail.push(part)),
             }
         }
-        match self.send(&mut writer, end, Send::Ready) {
-            // An earlier write found no space: this one is in the tail, too, and the next append is refused.
-            Err(error) if error.verdict() == Verdict::NoSpace => {}
-            sent => sent?,
+        if let Some(ticket) = begun {
+            writer.sent = end;
+            self.flights.add(ticket, start, size, end, 1, self.through());
+        } else {
+            match self.send(&mut writer, end, Send::Ready) {
+                // An earlier write found no space: this one is in the tail, too, and the next append is refused.
+                Err(error) if error.verdict() == Verdict::NoSpace => {}
+                sent => sent?,
+            }
         }
         writer.accepted = end;
         self.marks.take(end);
@@ -482,13 +517,12 @@ impl Commits for QueuedAppender {
         self.check("flush")?;
         let target = self.marks.accepted();
         let mut tries = NO_SPACE_TRIES;
-        loop {
+        // Again where an append that met a full disk has taken back what was waited for.
+        while self.marks.stable() < target {
             let sent = self.send_for_flush();
             match sent.and_then(|()| self.flights.settle(&*self.file, &self.marks, target)) {
                 Err(error) if error.verdict() == Verdict::NoSpace && tries > 1 => tries -= 1,
-                // An append that met a full disk may have taken back what was waited for.
-                Ok(()) if self.marks.stable() < target => {}
-                settled => break settled?,
+                settled => settled?,
             }
         }
         {

@@ -38,6 +38,12 @@ impl Tail {
         }
     }
 
+    /// Bytes up to `to` went past here: they and all before them are in the file.
+    pub(crate) fn skip(&mut self, to: u64) {
+        self.pieces.clear();
+        (self.start, self.end) = (to, to);
+    }
+
     /// Copies from `at`, not before the start, until `into` is full or the end reached. Returns how many bytes.
     pub(crate) fn read(&self, into: &mut [u8], at: u64) -> usize {
         let mut done = 0;
@@ -141,5 +147,9 @@ mod tests {
         assert_eq!((tail.start(), tail.end()), (2, 2));
         tail.push(Bytes::from_static(b"z"));
         assert_eq!(tail.slices(2, 3).concat(), b"z");
+        tail.skip(7);
+        assert_eq!((tail.start(), tail.end()), (7, 7));
+        tail.push(Bytes::from_static(b"y"));
+        assert_eq!(tail.slices(7, 8).concat(), b"y");
     }
 }

@@ -449,6 +449,74 @@ fn what_is_not_aligned_is_written_by_itself() {
     });
 }
 
+/// A file whose writes may be in flight at the same time, and are done at once.
+#[derive(Debug)]
+struct AtOnce(Arc<dyn RawFile>);
+
+impl RawFile for AtOnce {
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+
+    fn align(&self) -> Align {
+        self.0.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        let mut caps = self.0.caps();
+        caps.parallel_append = true;
+        caps
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        self.0.submit(op)
+    }
+
+    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
+        self.0.read_at(into, at)
+    }
+
+    fn len(&self) -> Result<u64, IoError> {
+        self.0.len()
+    }
+
+    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
+        self.0.map(len, access)
+    }
+
+    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
+        self.0.map_bytes(range)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+}
+
+/// What went past the tail, because its write was done at once, is found in the file as soon as it is accepted.
+#[test]
+fn a_reader_finds_what_went_past_the_tail() {
+    // Accepted before, and how much was read then.
+    model([(0, 0), (0, 3), (0, 8), (3, 3), (3, 8), (8, 8)], || {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let log = appender(Arc::new(AtOnce(file)), 0).unwrap();
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                append(&*log, b"abc");
+                append(&*log, b"defgh");
+            })
+        };
+        let accepted = log.marks().accepted();
+        let mut bytes = [0; 16];
+        let count = log.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes[..count], b"abcdefgh"[..count]);
+        writer.join().unwrap();
+        assert_eq!((log.marks().stable(), log.flush().unwrap()), (8, 8));
+        (accepted, count)
+    });
+}
+
 /// What an operation owns is freed once its completion was seen and not before, whatever else goes on in the table; and
 /// a completion that comes twice does not reach the next operation in the same place.
 #[test]
