@@ -21,7 +21,7 @@ fn refused(record: &str) {
 
 /// A batch around these record bytes, compressed by gzip.
 #[cfg(feature = "gzip")]
-fn gzipped(count: i32, records: &[u8]) -> Vec<u8> {
+pub(crate) fn gzipped(count: i32, records: &[u8]) -> Vec<u8> {
     let payload = gzip(records);
     forge(&around(count, count - 1, &payload), |bytes| bytes[22] = 1)
 }

@@ -523,6 +523,27 @@ fn format_edge_186_the_codec_of_the_topic() {
 }
 
 #[test]
+#[cfg(feature = "gzip")]
+fn a_fault_far_inside_a_compressed_append_has_its_place() {
+    let value = [7; 100_000];
+    let three = build(of(Codec::None), &[(NOW, None, Some(&value[..])); 3]);
+    let (payload, size) = (&three[61..], (three.len() - 61) / 3);
+    let failed = |payload: &[u8], count: i32, field: &str, at: usize| {
+        let error = refused(&crate::records::gzipped(count, payload), Codec::Gzip, &rules());
+        let ValidationError::Decode(source) = error else { panic!("{error}") };
+        let place = format!("{field} at byte {at} of the decompressed records: ");
+        assert!(source.to_string().starts_with(&place), "{source}");
+    };
+    // A header that is not there.
+    let mut headed = payload.to_vec();
+    headed[2 * size - 1] = 2;
+    failed(&headed, 3, "record headers count", 2 * size - 1);
+    // What looks like the length of a record that goes on and on.
+    let more = [&payload[..size], &hex("fe ff ff ff 0f"), &[0; 200_000]].concat();
+    failed(&more, 1, "end of the records", size);
+}
+
+#[test]
 fn records_that_cannot_be_read_are_refused_in_every_path() {
     let damaged = forge(&three(BatchOptions::default()), |bytes| bytes[61] = 0x7e);
     for target in codecs() {
