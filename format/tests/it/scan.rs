@@ -2,11 +2,11 @@
 
 use bytes::BytesMut;
 use kseg_format::{
-    BatchMut, BatchOptions, Codec, LeaderEpoch, Offset, Origin, ScanError, ScanRules, Scanned, Timestamp,
-    scan_append,
+    BatchMut, BatchOptions, Codec, LeaderEpoch, Offset, Origin, Producer, ProducerEpoch, ProducerId,
+    ScanError, ScanRules, Scanned, Sequence, Timestamp, scan_append,
 };
 
-use crate::support::{at, forge, three};
+use crate::support::{at, build, forge, three};
 
 fn rules(origin: Origin) -> ScanRules {
     ScanRules { origin, leader_epoch: LeaderEpoch::new(3), batch_size_max: 100 }
@@ -45,6 +45,41 @@ fn what_is_told_of_a_follower_s_batches() {
         let bytes = three(BatchOptions { codec, ..at(0) });
         let seen = scan_append(&bytes, &ScanRules { batch_size_max: 1000, ..rules(Origin::Client) });
         assert_eq!(seen.unwrap().unwrap().source_codec, codec);
+    }
+}
+
+#[test]
+fn a_batch_at_the_limits_is_taken() {
+    // One record: its last offset is its base offset.
+    let one = build(at(0), &[(5, None, None)]);
+    for origin in [Origin::Client, Origin::Coordinator, Origin::Replication] {
+        let exact = ScanRules { batch_size_max: one.len() as u64, ..rules(origin) };
+        let seen = scan_append(&one, &exact).unwrap().unwrap();
+        assert_eq!((seen.first_offset, seen.last_offset), (Some(Offset::ZERO), Offset::ZERO));
+        let less = ScanRules { batch_size_max: one.len() as u64 - 1, ..rules(origin) };
+        assert_eq!(scan_append(&one, &less).is_ok(), origin == Origin::Replication);
+    }
+}
+
+#[test]
+fn what_one_batch_has_is_told_of_all() {
+    let producer = Producer {
+        id: ProducerId::new(7),
+        epoch: ProducerEpoch::new(0),
+        base_sequence: Some(Sequence::new(0)),
+    };
+    let by_producer = three(BatchOptions { producer: Some(producer), ..at(3) });
+    for bytes in [[&batch(0, -1)[..], &by_producer].concat(), [&by_producer[..], &batch(6, -1)].concat()] {
+        let seen = scan_append(&bytes, &rules(Origin::Replication)).unwrap().unwrap();
+        assert!(seen.any_producer);
+        assert_eq!(seen.leader_epoch, None);
+    }
+    let seen = scan_append(&[batch(0, 2), batch(3, 2)].concat(), &rules(Origin::Replication));
+    assert_eq!(seen.unwrap().unwrap().leader_epoch, Some(LeaderEpoch::new(2)));
+    if Codec::Gzip.is_enabled() {
+        let compressed = three(BatchOptions { codec: Codec::Gzip, ..at(0) });
+        let seen = scan_append(&[&compressed[..], &batch(3, -1)].concat(), &rules(Origin::Replication));
+        assert_eq!(seen.unwrap().unwrap().source_codec, Codec::Gzip);
     }
 }
 

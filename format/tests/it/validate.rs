@@ -176,6 +176,8 @@ fn format_edge_147_a_compressed_control_batch() {
 fn format_edge_77_a_producer_needs_a_sequence() {
     let bytes = three(BatchOptions { producer: producer(), ..BatchOptions::default() });
     assert!(append(&bytes, Codec::None, &rules()).is_ok());
+    let first = forge(&bytes, |bytes| bytes[53..57].fill(0));
+    assert!(append(&first, Codec::None, &rules()).is_ok());
     for sequence in [-1i32, -2] {
         let bytes = forge(&bytes, |bytes| bytes[53..57].copy_from_slice(&sequence.to_be_bytes()));
         let error = refused(&bytes, Codec::None, &rules());
