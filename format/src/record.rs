@@ -345,7 +345,7 @@ pub(crate) fn take_record<'s>(data: &mut &'s [u8]) -> Result<RawRecord<'s>, Faul
     if length < 0 || length as usize > rest.len() {
         let expected = Expected::Between(0, rest.len() as i64);
         let fault = Fault::new("record length", start.len(), expected, Found::Value(i64::from(length)));
-        return Err(Fault { cut: length > 0, ..fault });
+        return Err(Fault { cut: length >= 0, ..fault });
     }
     let (body, after) = rest.split_at(length as usize);
     match take_body(body) {

@@ -217,8 +217,7 @@ const CRITICAL: &[&str] = &[
     "log/src/segments.rs",
 ];
 
-/// Changes the code a thousandfold, and runs the package's tests on each change. Which ones no test can notice stands in
-/// `.cargo/mutants.toml`.
+/// Changes the code a thousandfold, and runs the package's tests on each change.
 fn mutants(wanted: &Wanted) -> Outcome {
     if shell::output(&mut shell::cargo(["mutants", "--version"])).is_err() {
         shell::run(&mut shell::cargo(["install", "--locked", "cargo-mutants"]))?;

@@ -78,7 +78,7 @@ impl<'a> Pieces<'a> {
 
     /// Decompresses some more, if there is any.
     fn more(&mut self) -> Result<(), DecodeError> {
-        if self.bytes.len() > self.kept {
+        if self.bytes.len() >= self.kept {
             self.bytes.drain(..self.taken);
             self.dropped += std::mem::take(&mut self.taken);
         }

@@ -150,7 +150,7 @@ fn is_ready(bytes: &[u8], wanted: bool) -> bool {
 fn has_record(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     match varint::take_i32(&mut rest) {
-        Ok(length) => usize::try_from(length).is_ok_and(|length| length <= rest.len()) || length < 0,
+        Ok(length) => usize::try_from(length).ok().is_none_or(|length| length <= rest.len()),
         Err(VarintFault::End) => false,
         Err(VarintFault::Overlong) => true,
     }
