@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use bytes::BytesMut;
 use kseg_format::legacy::{LegacyOptions, LegacyRecord, encode};
 use kseg_format::{
-    Batch, BatchOptions, Batches, Codec, LeaderRules, Magic, Offset, RecordBatchBuilder, Timestamp,
-    assign_offsets, frame,
+    Batch, BatchOptions, Batches, Codec, LeaderRules, Magic, Offset, OwnedRecord, RecordBatchBuilder,
+    Timestamp, assign_offsets, frame,
 };
 
 const HEADERS: &[(&[u8], Option<&[u8]>)] = &[(b"name", Some(b"value")), (b"null", None)];
@@ -125,6 +125,34 @@ fn a_builder_allocates_its_buffer_once() {
         });
         assert_eq!(again, 0);
     }
+}
+
+#[test]
+fn records_with_headers_are_taken_over_without_allocating() {
+    let bytes = batches();
+    let mut scratch = Vec::new();
+    let first = Batch::parse(&bytes).unwrap();
+    let owned: Vec<OwnedRecord> = first
+        .records(&mut scratch, 0)
+        .unwrap()
+        .map(|record| OwnedRecord::try_from(record.unwrap()).unwrap())
+        .collect();
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    fill(&mut builder, 50);
+    builder.clear();
+    let mut scratch = Vec::new();
+    let count = allocations(|| {
+        for record in first.records(&mut scratch, 0).unwrap() {
+            let record = record.unwrap();
+            builder.append_record(record.offset(), &record).unwrap();
+        }
+        assert_eq!(builder.build().unwrap().unwrap(), first.as_bytes());
+        for record in &owned {
+            builder.append_owned(record).unwrap();
+        }
+        assert_eq!(builder.build().unwrap().unwrap(), first.as_bytes());
+    });
+    assert_eq!(count, 0);
 }
 
 #[test]

@@ -276,6 +276,18 @@ impl RecordBatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Result<(), EncodeError> {
+        self.append_parts(offset, timestamp, key, value, (headers.len(), headers.iter().copied()))
+    }
+
+    /// The same with headers that stand in no slice; so many as it says are there.
+    fn append_parts<'h>(
+        &mut self,
+        offset: Offset,
+        timestamp: Option<Timestamp>,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: (usize, impl HeaderParts<'h>),
+    ) -> Result<(), EncodeError> {
         let time = Timestamp::to_raw(timestamp);
         if time < -1 {
             return Err(EncodeError::NegativeTimestamp { found: Timestamp::new(time) });
@@ -304,16 +316,16 @@ impl RecordBatchBuilder {
         Ok(())
     }
 
-    fn write(
+    fn write<'h>(
         &mut self,
         timestamp_delta: i64,
         offset_delta: i32,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-        headers: &[(&[u8], Option<&[u8]>)],
+        (header_count, headers): (usize, impl HeaderParts<'h>),
     ) -> Result<(), EncodeError> {
         let offset_delta = i64::from(offset_delta);
-        let body = body_size(timestamp_delta, offset_delta, key, value, headers);
+        let body = body_size(timestamp_delta, offset_delta, key, value, (header_count, headers.clone()));
         let start = self.len;
         let end = start + varint::size(body as i64) + body;
         if end as u64 > MAX_SIZE {
@@ -333,12 +345,12 @@ impl RecordBatchBuilder {
         put_bytes(into, &mut at, key);
         put_len(into, &mut at, value);
         put_bytes(into, &mut at, value);
-        varint::put(into, &mut at, headers.len() as i64);
+        varint::put(into, &mut at, header_count as i64);
         for (name, value) in headers {
             put_len(into, &mut at, Some(name));
             put_bytes(into, &mut at, Some(name));
-            put_len(into, &mut at, *value);
-            put_bytes(into, &mut at, *value);
+            put_len(into, &mut at, value);
+            put_bytes(into, &mut at, value);
         }
         debug_assert_eq!(at, into.len());
         self.len = end;
@@ -572,19 +584,24 @@ fn delta(base: i64, offset: Offset) -> Result<i32, EncodeError> {
         .ok_or(EncodeError::OffsetOutOfRange { base: Offset::new(base), found: offset })
 }
 
+/// Names and values of a record's headers, which are gone over twice.
+trait HeaderParts<'h>: Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone {}
+
+impl<'h, I: Iterator<Item = (&'h [u8], Option<&'h [u8]>)> + Clone> HeaderParts<'h> for I {}
+
 /// The bytes of a record behind its length field.
 #[inline(always)]
-fn body_size(
+fn body_size<'h>(
     timestamp_delta: i64,
     offset_delta: i64,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-    headers: &[(&[u8], Option<&[u8]>)],
+    (header_count, headers): (usize, impl HeaderParts<'h>),
 ) -> usize {
     let mut size = 1 + varint::size(timestamp_delta) + varint::size(offset_delta);
-    size += size_with_length(key) + size_with_length(value) + varint::size(headers.len() as i64);
+    size += size_with_length(key) + size_with_length(value) + varint::size(header_count as i64);
     for (name, value) in headers {
-        size += size_with_length(Some(name)) + size_with_length(*value);
+        size += size_with_length(Some(name)) + size_with_length(value);
     }
     size
 }

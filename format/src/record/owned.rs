@@ -3,8 +3,7 @@
 use bytes::Bytes;
 
 use super::Record;
-use crate::batch::builder::RecordBatchBuilder;
-use crate::error::{DecodeError, EncodeError};
+use crate::error::DecodeError;
 use crate::number::{Offset, Sequence, Timestamp};
 
 /// A record that owns its bytes: to be kept, sent to another thread, or, with the feature `serde`, written elsewhere.
@@ -84,22 +83,5 @@ impl TryFrom<Record<'_>> for OwnedRecord {
             value: record.value().map(Bytes::copy_from_slice),
             headers: headers.collect::<Result<_, _>>()?,
         })
-    }
-}
-
-impl RecordBatchBuilder {
-    /// Appends a record at its offset. The sequence follows from the batch's and is not looked at.
-    ///
-    /// # Errors
-    /// Those of [`append_at`](RecordBatchBuilder::append_at).
-    pub fn append_owned(&mut self, record: &OwnedRecord) -> Result<(), EncodeError> {
-        let OwnedRecord { offset, timestamp, key, value, headers, .. } = record;
-        let (key, value) = (key.as_deref(), value.as_deref());
-        if headers.is_empty() {
-            return self.append_at(*offset, *timestamp, key, value, &[]);
-        }
-        let headers: Vec<_> =
-            headers.iter().map(|header| (&header.key[..], header.value.as_deref())).collect();
-        self.append_at(*offset, *timestamp, key, value, &headers)
     }
 }

@@ -55,7 +55,8 @@ impl RecordBatchBuilder {
     ) -> usize {
         let timestamp_delta = Timestamp::to_raw(timestamp).wrapping_sub(self.base_timestamp);
         let offset_delta = last.get().wrapping_add(1).wrapping_sub(self.base_offset);
-        let body = body_size(timestamp_delta, offset_delta, key, value, headers);
+        let body =
+            body_size(timestamp_delta, offset_delta, key, value, (headers.len(), headers.iter().copied()));
         varint::size(body as i64) + body
     }
 }
