@@ -193,7 +193,8 @@ impl Walk<'_> {
             if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
                 faults.add(index, fault, checks.message(fault, record.timestamp));
             } else {
-                self.accept(batch.header(), record.offset, record.timestamp);
+                self.largest = self.largest.max(record.timestamp);
+                self.consecutive &= record.offset as u64 == self.count;
             }
             self.count += 1;
             index += 1;
@@ -201,12 +202,13 @@ impl Walk<'_> {
         })
     }
 
+    /// A wrapper is always built anew, so of its messages only what is wrong with them counts.
     fn wrapper(&mut self, batch: &Batch<'_>, faults: &mut Faults) -> Result<(), ValidationError> {
         let checks = self.rules.record_checks(batch.header());
         let mut messages = WrapperStream::open(batch, self.rules.decompressed_limit)?;
         let mut index = 0;
         while let Some(next) = messages.next(Ok) {
-            let Inner { offset, timestamp, message } = next?;
+            let Inner { timestamp, message, .. } = next?;
             self.uncompressed += message.size() as u64;
             let (stored, computed) = message.checksums();
             if message.magic() != batch.magic().get() {
@@ -216,20 +218,10 @@ impl Walk<'_> {
                 return Err(ValidationError::InnerChecksum { batch_index: index, stored, computed });
             } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
                 faults.add(index, fault, checks.message(fault, timestamp));
-            } else {
-                self.accept(batch.header(), offset, timestamp);
             }
-            self.count += 1;
             index += 1;
         }
         Ok(())
-    }
-
-    fn accept(&mut self, header: &BatchHeader, offset: i64, timestamp: i64) {
-        if header.magic() != Magic::V0 {
-            self.largest = self.largest.max(timestamp);
-        }
-        self.consecutive &= offset as u64 == self.count;
     }
 }
 
