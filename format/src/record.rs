@@ -267,9 +267,9 @@ pub(crate) struct Passed {
     pub(crate) null_key: bool,
 }
 
-/// Passes over the record at `at` in `bytes`; `at` is then behind it. `None` for one that has a fault.
+/// Passes over the record at `at` in `bytes`: what it keeps of it, and the place behind it. `None` for one that has a fault.
 #[inline(always)]
-pub(crate) fn pass_record(bytes: &[u8], at: &mut usize) -> Option<Passed> {
+pub(crate) fn pass_record(bytes: &[u8], at: usize) -> Option<(Passed, usize)> {
     match pass_usual(bytes, at) {
         None => pass_any(bytes, at),
         passed => passed,
@@ -277,46 +277,45 @@ pub(crate) fn pass_record(bytes: &[u8], at: &mut usize) -> Option<Passed> {
 }
 
 #[inline(never)]
-fn pass_any(bytes: &[u8], at: &mut usize) -> Option<Passed> {
-    let mut rest = bytes.get(*at..)?;
+fn pass_any(bytes: &[u8], at: usize) -> Option<(Passed, usize)> {
+    let mut rest = bytes.get(at..)?;
     let record = take_record(&mut rest).ok()?;
-    *at = bytes.len() - rest.len();
-    Some(Passed { timestamp_delta: record.timestamp_delta, null_key: record.key.is_none() })
+    let passed = Passed { timestamp_delta: record.timestamp_delta, null_key: record.key.is_none() };
+    Some((passed, bytes.len() - rest.len()))
 }
 
 /// The same for a record such as [`take_usual`] takes. As there, whether all that was read lay inside the record shows at its
 /// end.
 #[inline(always)]
-fn pass_usual(bytes: &[u8], at: &mut usize) -> Option<Passed> {
-    let mut next = *at;
-    let length = Window::at(bytes, next)?.take(&mut next)?;
-    let body = next;
+fn pass_usual(bytes: &[u8], at: usize) -> Option<(Passed, usize)> {
+    let mut next = at;
     let mut window = Window::at(bytes, next)?;
+    let length = window.take(&mut next)?;
+    // The next record begins where this one says that it ends: so the processor need not wait for what lies between.
+    let end = next + (length >> 1) as usize;
     let (timestamp_delta, key) = match window.take_front(&mut next) {
         Some(front) => front,
         None => {
+            window = Window::at(bytes, next)?;
             window.byte(&mut next);
             let timestamp_delta = window.take(&mut next)?;
             window.take(&mut next)?;
-            window = Window::at(bytes, next)?;
-            (timestamp_delta, window.take(&mut next)?)
+            (timestamp_delta, Window::at(bytes, next)?.take(&mut next)?)
         }
     };
     let null_key = key & 1 != 0;
     if !null_key {
         next += (key >> 1) as usize;
-        window = Window::at(bytes, next)?;
     }
-    let value = window.take(&mut next)?;
+    let value = Window::at(bytes, next)?.take(&mut next)?;
     if value & 1 == 0 {
         next += (value >> 1) as usize;
     }
     // No headers, and as long as it says; an odd length is a negative one.
-    if *bytes.get(next)? != 0 || (next + 1 - body) << 1 != length as usize {
+    if *bytes.get(next)? != 0 || next + 1 != end || length & 1 != 0 {
         return None;
     }
-    *at = next + 1;
-    Some(Passed { timestamp_delta: i64::from(varint::unzigzag32(timestamp_delta)), null_key })
+    Some((Passed { timestamp_delta: i64::from(varint::unzigzag32(timestamp_delta)), null_key }, end))
 }
 
 /// The bytes that a length field counts, and `at` behind them; an odd field is a negative length, which is null.
@@ -515,14 +514,11 @@ mod tests {
                     assert_eq!(take_usual(&mut usual), Some(expected));
                     assert_eq!(usual, any);
                     let passed = Passed { timestamp_delta: deltas.0, null_key: key.is_none() };
-                    let (mut usual, mut any) = (0, 0);
-                    assert_eq!(pass_usual(&bytes, &mut usual), Some(passed));
-                    assert_eq!(pass_any(&bytes, &mut any), Some(passed));
-                    assert_eq!((usual, any), (expected.size as usize, expected.size as usize));
-                    let mut inside = 3;
+                    let size = expected.size as usize;
+                    assert_eq!(pass_usual(&bytes, 0), Some((passed, size)));
+                    assert_eq!(pass_any(&bytes, 0), Some((passed, size)));
                     let moved = [&[1, 2, 3], &bytes[..]].concat();
-                    assert_eq!(pass_record(&moved, &mut inside), Some(passed));
-                    assert_eq!(inside, 3 + expected.size as usize);
+                    assert_eq!(pass_record(&moved, 3), Some((passed, 3 + size)));
                 }
             }
         }
@@ -531,9 +527,9 @@ mod tests {
     #[test]
     fn what_is_not_usual_is_not_taken_at_once() {
         let refused = |bytes: &[u8]| {
-            let (mut data, mut at) = (bytes, 0);
-            assert_eq!((take_usual(&mut data), pass_usual(bytes, &mut at)), (None, None), "{bytes:?}");
-            assert_eq!((data, at), (bytes, 0));
+            let mut data = bytes;
+            assert_eq!((take_usual(&mut data), pass_usual(bytes, 0)), (None, None), "{bytes:?}");
+            assert_eq!(data, bytes);
         };
         // A delta of four bytes, and lengths that do not fit.
         refused(&record((1_048_576, 0), None, None, 0));

@@ -118,7 +118,7 @@ impl<'s> V2Records<'s> {
 
     /// The records of a batch that is not compressed, or has none.
     #[inline]
-    fn uncompressed<'a: 's>(batch: &Batch<'a>) -> Result<V2Records<'s>, DecodeError> {
+    pub(crate) fn uncompressed<'a: 's>(batch: &Batch<'a>) -> Result<V2Records<'s>, DecodeError> {
         let header = batch.header();
         let count = checked_count(header)?;
         let data = if count == 0 { &[] } else { &batch.as_bytes()[BATCH_OVERHEAD..] };
@@ -185,7 +185,8 @@ impl<'s> V2Records<'s> {
     pub(crate) fn survey(&self) -> Option<Survey> {
         let (mut at, mut oldest, mut newest, mut null_key) = (0, i64::MAX, i64::MIN, false);
         for _ in 0..self.left {
-            let record = pass_record(self.data, &mut at)?;
+            let (record, behind) = pass_record(self.data, at)?;
+            at = behind;
             oldest = oldest.min(record.timestamp_delta);
             newest = newest.max(record.timestamp_delta);
             null_key |= record.null_key;

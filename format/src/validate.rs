@@ -101,8 +101,7 @@ fn only_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, Validation
 fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, i64), ValidationError> {
     let head = batch.header();
     check_batch(head, head, rules.origin)?;
-    let mut scratch = Vec::new();
-    let mut records = V2Records::open(batch, &mut scratch, rules.decompressed_limit)?;
+    let mut records = V2Records::uncompressed(batch)?;
     let checks = rules.record_checks(head);
     if let Some(all) = records.survey()
         && checks.admit(&all)

@@ -73,7 +73,7 @@ impl Window {
     #[inline(always)]
     #[expect(clippy::little_endian_bytes, reason = "the first byte is the lowest")]
     pub(crate) fn at(bytes: &[u8], at: usize) -> Option<Window> {
-        bytes.get(at..)?.first_chunk().map(|word| Window(u64::from_le_bytes(*word)))
+        bytes.get(at..at + 8)?.first_chunk().map(|word| Window(u64::from_le_bytes(*word)))
     }
 
     /// Takes a byte; `at` goes with it.
@@ -86,7 +86,8 @@ impl Window {
     }
 
     /// Takes a byte and three numbers, of which it gives the first and the third, zig-zag still, if these two have one byte each
-    /// and the one between them two at most: all in one look. Three bytes at least are left. Else takes nothing.
+    /// and the one between them two at most: all in one look at five bytes, so not more than three may be taken before. Else takes
+    /// nothing.
     #[inline(always)]
     pub(crate) fn take_front(&mut self, at: &mut usize) -> Option<(u32, u32)> {
         let word = self.0;
