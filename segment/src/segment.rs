@@ -66,6 +66,21 @@ pub(crate) struct Tail {
     pub(crate) created_ms: i64,
 }
 
+/// What an append takes note of, batch by batch.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    size: usize,
+    last: Offset,
+    newest: Option<Timestamp>,
+}
+
+impl Noted {
+    #[inline]
+    fn of(header: &BatchHeader) -> Self {
+        Noted { size: header.size(), last: header.last_offset(), newest: header.max_timestamp() }
+    }
+}
+
 /// Timestamp of the first batch, once it is known.
 ///
 /// Changed under the tail's lock. The appending side, which alone truncates and adds a first batch, also looks without it.
@@ -262,14 +277,14 @@ impl Segment {
         let mut walk = Batches::new(&batches);
         let corrupt = |at: usize| move |e| Error::corrupt(&self.path(), at as u64, e);
         let first = match walk.next() {
-            Some(batch) => *batch.map_err(corrupt(0))?.header(),
+            Some(batch) => Noted::of(batch.map_err(corrupt(0))?.header()),
             None => return Ok(self.size()),
         };
-        if first.size() == batches.len() {
+        if first.size == batches.len() {
             // One batch, as nearly always: its bytes are given away, and their owner is the only one.
             let start = self.log.append(batches)?;
             let mut tail = self.tail.lock();
-            self.note(&mut tail, start, &first)?;
+            self.note(&mut tail, start, first)?;
             return Ok(start);
         }
         let start = self.log.append(batches.clone())?;
@@ -278,28 +293,28 @@ impl Segment {
         loop {
             let at = walk.position();
             let Some(batch) = walk.next() else { break };
-            let header = *batch.map_err(corrupt(at))?.header();
-            self.note(&mut tail, start + at as u64, &header)?;
+            let batch = Noted::of(batch.map_err(corrupt(at))?.header());
+            self.note(&mut tail, start + at as u64, batch)?;
         }
         Ok(start)
     }
 
     /// What the appending side keeps of a batch that has been written, and its index entry if one is due.
-    fn note(&self, tail: &mut Tail, position: u64, header: &BatchHeader) -> Result<()> {
+    fn note(&self, tail: &mut Tail, position: u64, batch: Noted) -> Result<()> {
         if position == 0 {
-            self.first_timestamp.note(tail, header.max_timestamp());
+            self.first_timestamp.note(tail, batch.newest);
         }
         // Known since the indexes were opened, so that nothing can fail here that did not before the write.
         let mut so_far = self.largest_in(tail)?;
-        if header.max_timestamp() > so_far.timestamp {
-            so_far = TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+        if batch.newest > so_far.timestamp {
+            so_far = TimestampOffset { timestamp: batch.newest, offset: batch.last };
             tail.largest = Some(so_far);
         }
         if tail.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
-            self.add_entry(header.last_offset(), position as u32, so_far)?;
+            self.add_entry(batch.last, position as u32, so_far)?;
             tail.bytes_since_index_entry = 0;
         }
-        tail.bytes_since_index_entry += header.size() as u64;
+        tail.bytes_since_index_entry += batch.size as u64;
         Ok(())
     }
 
