@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::kept::Kept;
 use crate::log::{Deferred, Inner, Log, Writer};
 use crate::marks::Place;
-use crate::producer_state::{TransactionRequest, TransactionVersion};
+use crate::producer_state::{ProducerBatch, TransactionRequest, TransactionVersion};
 use crate::producers::Checked;
 
 /// What an append did.
@@ -68,6 +68,7 @@ impl Appended {
     ///
     /// # Errors
     /// Those of the flush; the records are in the log.
+    #[inline]
     pub(crate) fn finish(self) -> Result<AppendInfo> {
         if let (true, Some(durability)) = (self.flush_due, &self.durability) {
             durability.wait_for()?;
@@ -127,7 +128,9 @@ impl Log {
     ) -> Result<AppendInfo> {
         let size = batches.len();
         let appended = self.lead(batches, leader_epoch, origin, request.into(), false);
-        self.inner.metered(size, appended.and_then(Appended::finish))
+        let info = appended.and_then(Appended::finish);
+        self.inner.meter(size, &info);
+        info
     }
 
     /// As [`append_as_leader_in`](Log::append_as_leader_in), and asks for durability: the handle tells when what was
@@ -163,7 +166,9 @@ impl Log {
     ) -> Result<(AppendInfo, Durability)> {
         let size = batches.len();
         let appended = self.lead(batches, leader_epoch, origin, request.into(), true);
-        self.inner.metered(size, appended.and_then(|a| a.finish_durable(&self.inner)))
+        let durable = appended.and_then(|a| a.finish_durable(&self.inner));
+        self.inner.meter(size, &durable);
+        durable
     }
 
     pub(crate) fn lead(
@@ -183,7 +188,6 @@ impl Log {
         log.locked(|writer, deferred| {
             log.check_writable()?;
             let mut kept = log.take_kept(writer)?;
-            let size = seen.valid_bytes;
             if origin == Origin::RaftLeader {
                 log.check_given(kept.log_end, &seen, &batches)?;
             } else {
@@ -197,12 +201,8 @@ impl Log {
                 seen.max_timestamp = assigned.max_timestamp;
                 seen.log_append_time = assigned.log_append_time;
                 seen.leader_epoch = Some(leader_epoch);
-                seen.valid_bytes = batches.len();
             }
-            let mut appended =
-                log.append_checked(writer, deferred, batches.freeze(), seen, (origin, request), kept)?;
-            appended.info.size = size;
-            Ok(appended)
+            log.append_checked(writer, deferred, batches.freeze(), &seen, (origin, request), kept)
         })
     }
 
@@ -254,7 +254,7 @@ impl Log {
             };
             let origin = (Origin::Client, TransactionRequest::default());
             let batch = lent.insert(bytes.freeze()).slice(..size);
-            log.append_checked(writer, deferred, batch, seen, origin, kept)
+            log.append_checked(writer, deferred, batch, &seen, origin, kept)
         });
         (appended, lent.and_then(|bytes| bytes.try_into_mut().ok()))
     }
@@ -272,7 +272,9 @@ impl Log {
     /// Source: Kafka `UnifiedLog.appendAsFollower`.
     pub fn append_as_follower(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
         let size = batches.len();
-        self.inner.metered(size, self.follow(batches, leader_epoch, false).and_then(Appended::finish))
+        let info = self.follow(batches, leader_epoch, false).and_then(Appended::finish);
+        self.inner.meter(size, &info);
+        info
     }
 
     /// As [`append_as_follower`](Log::append_as_follower), and asks for durability, as
@@ -287,7 +289,9 @@ impl Log {
     ) -> Result<(AppendInfo, Durability)> {
         let size = batches.len();
         let appended = self.follow(batches, leader_epoch, true);
-        self.inner.metered(size, appended.and_then(|a| a.finish_durable(&self.inner)))
+        let durable = appended.and_then(|a| a.finish_durable(&self.inner));
+        self.inner.meter(size, &durable);
+        durable
     }
 
     fn follow(&self, batches: Bytes, leader_epoch: LeaderEpoch, durable: bool) -> Result<Appended> {
@@ -307,19 +311,18 @@ impl Log {
             let kept = log.take_kept(writer)?;
             log.check_given(kept.log_end, &seen, &batches)?;
             let origin = (Origin::Replication, TransactionRequest::default());
-            log.append_checked(writer, deferred, batches, seen, origin, kept)
+            log.append_checked(writer, deferred, batches, &seen, origin, kept)
         })
     }
 }
 
 impl Inner {
-    /// The result of an append of `size` bytes, counted where it was refused.
+    /// Counts an append of `size` bytes where it was refused.
     #[inline]
-    pub(crate) fn metered<T>(&self, size: usize, result: Result<T>) -> Result<T> {
-        if let (Err(error), Some(health)) = (&result, &self.health) {
+    pub(crate) fn meter<T>(&self, size: usize, result: &Result<T>) {
+        if let (Err(error), Some(health)) = (result, &self.health) {
             health.meters.refused(error, size);
         }
-        result
     }
 
     fn nothing_appended(&self) -> Appended {
@@ -452,7 +455,7 @@ impl Inner {
         writer: &mut Writer,
         deferred: &mut Deferred,
         batches: Bytes,
-        seen: Analysis,
+        seen: &Analysis,
         (origin, request): (Origin, TransactionRequest),
         mut kept: Box<Kept>,
     ) -> Result<Appended> {
@@ -466,7 +469,7 @@ impl Inner {
             );
             return Err(Error::InvalidArgument { what });
         }
-        self.check_base(&kept.active, &seen)?;
+        self.check_base(&kept.active, seen)?;
         if seen.leader_epoch.is_none() || seen.leader_epoch != kept.epoch {
             self.note_epochs(&batches)?;
         }
@@ -478,7 +481,7 @@ impl Inner {
                 limit: size_max,
             });
         }
-        if self.roll_is_due(&kept, &seen, batches.len())? {
+        if self.roll_is_due(&kept, seen, batches.len())? {
             // The true first offset of an old compressed batch is inside it; this is a bound below it that fits.
             let fallback = Offset::new(seen.last_offset.get().saturating_sub(i64::from(i32::MAX)));
             self.roll(writer, deferred, Some(seen.first_offset.unwrap_or(fallback)))?;
@@ -486,44 +489,22 @@ impl Inner {
         }
         let active = &*kept.active;
         let place = Place { segment: active.base_offset(), position: active.size() };
-        let checked = if seen.any_producer {
-            self.check_producers(writer, &batches, origin, request, place)?
-        } else {
-            Checked::Append(None)
-        };
-        let info = AppendInfo {
-            first_offset: seen.first_offset,
-            last_offset: Some(seen.last_offset),
-            max_timestamp: seen.max_timestamp,
-            log_append_time: seen.log_append_time,
-            log_start_offset: Offset::ZERO,
-            size: seen.valid_bytes,
-        };
-        let update = match checked {
-            Checked::Append(update) => update,
-            Checked::Duplicate(batch) => {
-                let info = AppendInfo {
-                    first_offset: Some(batch.first_offset()),
-                    last_offset: Some(batch.last_offset()),
-                    log_append_time: batch.timestamp(),
-                    log_start_offset: self.marks().log_start,
-                    ..info
-                };
-                let durability = seen.durable.then(|| self.ask(batch.last_offset().next()));
-                writer.kept = Some(kept);
-                return Ok(Appended { info, durability, flush_due: false });
+        let update = if seen.any_producer {
+            match self.check_producers(writer, &batches, origin, request, place)? {
+                Checked::Append(update) => update,
+                Checked::Duplicate(batch) => {
+                    writer.kept = Some(kept);
+                    return Ok(self.repeated(seen, &batch));
+                }
             }
+        } else {
+            None
         };
         let len = batches.len() as u64;
-        let before = active.size();
-        let appended = self.fence_on(active.append(seen.last_offset, batches).map_err(|e| self.wrap(e)));
-        if let Err(error) = &appended
-            && active.size() != before
-        {
-            // The bytes are there and no offset names them: nothing may come behind them.
-            self.fence.set(error);
-        }
-        let position = appended?;
+        let position = match active.append(seen.last_offset, batches) {
+            Ok(position) => position,
+            Err(source) => return Err(self.append_failed(active, place, source)),
+        };
         writer.appends += 1;
         self.note_append(writer.appends, seen.now_ms);
         let next = seen.last_offset.next();
@@ -547,7 +528,41 @@ impl Inner {
         let flush_due = unflushed >= kept.flush_messages;
         writer.kept = Some(kept);
         let durability = (seen.durable || flush_due).then(|| self.ask(next));
-        Ok(Appended { info: AppendInfo { log_start_offset, ..info }, durability, flush_due })
+        let info = AppendInfo {
+            first_offset: seen.first_offset,
+            last_offset: Some(seen.last_offset),
+            max_timestamp: seen.max_timestamp,
+            log_append_time: seen.log_append_time,
+            log_start_offset,
+            size: seen.valid_bytes,
+        };
+        Ok(Appended { info, durability, flush_due })
+    }
+
+    /// The answer to an append that repeats `batch`, which is in the log.
+    #[cold]
+    fn repeated(self: &Arc<Self>, seen: &Analysis, batch: &ProducerBatch) -> Appended {
+        let info = AppendInfo {
+            first_offset: Some(batch.first_offset()),
+            last_offset: Some(batch.last_offset()),
+            max_timestamp: seen.max_timestamp,
+            log_append_time: batch.timestamp(),
+            log_start_offset: self.marks().log_start,
+            size: seen.valid_bytes,
+        };
+        let durability = seen.durable.then(|| self.ask(batch.last_offset().next()));
+        Appended { info, durability, flush_due: false }
+    }
+
+    /// The error of an append to `active`, which ended at `end` before.
+    #[cold]
+    fn append_failed(&self, active: &Segment, end: Place, source: kseg_segment::Error) -> Error {
+        let error = self.wrap(source);
+        // Where the bytes are there, no offset names them: nothing may come behind them.
+        if error.fences() || active.size() != end.position {
+            self.fence.set(&error);
+        }
+        error
     }
 
     /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.

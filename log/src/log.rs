@@ -126,19 +126,21 @@ impl Inner {
     /// Runs `f` under the log's mutex, then hands over the work that it put off.
     pub(crate) fn locked<T>(&self, f: impl FnOnce(&mut Writer, &mut Deferred) -> Result<T>) -> Result<T> {
         let mut deferred = Deferred::default();
-        let result = {
-            let mut writer = self.writer.lock();
-            self.check_health()?;
-            let before = writer.observer.as_ref().map(|_| self.marks().high_watermark.offset);
-            let result = self.noted(f(&mut writer, &mut deferred));
-            if let (Some(before), Some(observer)) = (before, &writer.observer) {
-                let now = self.marks().high_watermark.offset;
-                if now != before {
-                    observer.tell(now);
-                }
-            }
-            result
+        let mut writer = self.writer.lock();
+        let before = writer.observer.as_ref().map(|_| self.marks().high_watermark.offset);
+        // One value from here to the caller: it is as large as an error, and would be copied each time it is passed on.
+        let result = match self.check_health() {
+            Ok(()) => f(&mut writer, &mut deferred),
+            Err(offline) => Err(offline),
         };
+        self.note(&result);
+        if let (Some(before), Some(observer)) = (before, &writer.observer) {
+            let now = self.marks().high_watermark.offset;
+            if now != before {
+                observer.tell(now);
+            }
+        }
+        drop(writer);
         self.hand_over(deferred);
         result
     }
@@ -152,7 +154,15 @@ impl Inner {
         self.locked(f)
     }
 
+    #[inline]
     pub(crate) fn hand_over(&self, deferred: Deferred) {
+        if !deferred.0.is_empty() {
+            self.schedule(deferred);
+        }
+    }
+
+    #[cold]
+    fn schedule(&self, deferred: Deferred) {
         for (name, delay_ms, task) in deferred.0 {
             self.scheduler.schedule(name, delay_ms, task);
         }
@@ -162,15 +172,24 @@ impl Inner {
     /// [`Error::Offline`] where the data directory has failed.
     #[inline]
     pub(crate) fn check_health(&self) -> Result<()> {
-        self.health.as_ref().map_or(Ok(()), |health| health.check())
+        match &self.health {
+            Some(health) => health.check(),
+            None => Ok(()),
+        }
+    }
+
+    /// The data directory's health takes note of a result.
+    #[inline]
+    fn note<T>(&self, result: &Result<T>) {
+        if let (Err(error), Some(health)) = (result, &self.health) {
+            health.note(error);
+        }
     }
 
     /// The result, of which the data directory's health takes note.
     #[inline]
     pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
-        if let (Err(error), Some(health)) = (&result, &self.health) {
-            health.note(error);
-        }
+        self.note(&result);
         result
     }
 

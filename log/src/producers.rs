@@ -259,13 +259,15 @@ impl Inner {
         next: Offset,
     ) -> Result<()> {
         let state = &mut writer.producers;
-        for completed in update.map(|update| state.commit(update)).unwrap_or_default() {
-            let stable = state.last_stable_offset(&completed);
-            if let Some(aborted) = aborted_entry(&(completed, stable)) {
-                active.append_aborted(&aborted).map_err(|e| self.wrap(e))?;
+        if let Some(update) = update {
+            for completed in state.commit(update) {
+                let stable = state.last_stable_offset(&completed);
+                if let Some(aborted) = aborted_entry(&(completed, stable)) {
+                    active.append_aborted(&aborted).map_err(|e| self.wrap(e))?;
+                }
+                // A transaction that the state lost to a damaged snapshot has no entry to complete.
+                let _ = state.complete(&completed);
             }
-            // A transaction that the state lost to a damaged snapshot has no entry to complete.
-            let _ = state.complete(&completed);
         }
         state.set_map_end(next);
         Ok(())

@@ -224,7 +224,9 @@ impl BatchWriter {
             let batch = BytesMut::from(&self.buffer[..size]);
             let request = TransactionRequest::default();
             let leader_epoch = leader_epoch.unwrap_or_else(|| self.log.epoch_or_first());
-            self.log.inner.metered(size, self.log.lead(batch, leader_epoch, Origin::Client, request, durable))
+            let appended = self.log.lead(batch, leader_epoch, Origin::Client, request, durable);
+            self.log.inner.meter(size, &appended);
+            appended
         };
         appended.map(Some)
     }
