@@ -126,11 +126,19 @@ pub trait Namespace: Debug + Send + Sync {
     /// Kind [`WouldBlock`](std::io::ErrorKind::WouldBlock) when it is held, by whomever.
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, IoError>;
 
+    /// Claims a directory, which is there, against everybody else in this process, until the result is dropped. Whatever path
+    /// leads to it, and whatever name it gets meanwhile. Does not wait, takes no descriptor, and leaves nothing on the disk, so
+    /// other processes do not see it: they are what [`Namespace::lock`] is for.
+    ///
+    /// # Errors
+    /// Kind [`WouldBlock`](std::io::ErrorKind::WouldBlock) when it is claimed.
+    fn claim(&self, dir: &Path) -> Result<Box<dyn Held>, IoError>;
+
     /// Sets the time of last change that [`Namespace::stat`] tells, to the resolution of the file system.
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError>;
 }
 
-/// A lock on a file, from [`Namespace::lock`]; dropping it gives the lock back.
+/// A lock on a file, from [`Namespace::lock`], or a claim, from [`Namespace::claim`]; dropping it gives it back.
 pub trait Held: Debug + Send + Sync {}
 
 /// One name in a directory.

@@ -1,9 +1,11 @@
-//! Locks on files: fcntl record locks, as a Java `FileChannel` takes them, so that a broker and this crate exclude
-//! each other.
+//! Locks on files, and claims of directories.
 //!
+//! Locks are fcntl record locks, as a Java `FileChannel` takes them, so that a broker and this crate exclude each other.
 //! Such a lock belongs to the process: a second one taken in the same process succeeds, and closing *any*
 //! descriptor of the file gives the lock back. Hence the table of locked files, asked before a file is opened, and
 //! the rule that nobody opens a locked file otherwise.
+//!
+//! A claim is an entry in a table of this process.
 //!
 //! Source: fcntl(2), "Advisory record locking"; Kafka `LogManager.lockLogDirs`, `FileLock`.
 
@@ -13,6 +15,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::LazyLock;
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -90,8 +93,42 @@ impl Drop for FileLock {
     }
 }
 
+/// A claimed directory; dropping it gives the claim back.
+#[derive(Debug)]
+pub(crate) struct Claim(ClaimKey);
+
+/// The time of birth, where the file system has one: a number is given again when its directory has gone, though the claim on
+/// that one be held yet.
+type ClaimKey = (Key, Option<SystemTime>);
+
+static CLAIMED: LazyLock<real::Mutex<HashSet<ClaimKey>>> = LazyLock::new(Default::default);
+
+impl Claim {
+    pub(crate) fn take(dir: &Path) -> io::Result<Claim> {
+        let metadata = fs::metadata(dir)?;
+        if !metadata.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let claim = (key(&metadata), metadata.created().ok());
+        if CLAIMED.lock().insert(claim) { Ok(Claim(claim)) } else { Err(claimed()) }
+    }
+}
+
+impl Held for Claim {}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        CLAIMED.lock().remove(&self.0);
+    }
+}
+
 fn key(metadata: &Metadata) -> Key {
     (metadata.dev(), metadata.ino())
+}
+
+/// The error of whoever wants to claim what is claimed.
+pub(crate) fn claimed() -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, "the directory is claimed by somebody else in this process")
 }
 
 fn held(by: &str) -> io::Error {
@@ -104,6 +141,26 @@ mod tests {
 
     fn open(path: &Path) -> File {
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+    }
+
+    #[test]
+    fn a_claim_on_a_directory_that_has_gone_does_not_count_for_the_next_one_of_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t-0");
+        fs::create_dir(&path).unwrap();
+        let _gone = Claim::take(&path).unwrap();
+        for _ in 0..20 {
+            fs::remove_dir(&path).unwrap();
+            // Times of birth are as coarse as the kernel's clock ticks.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::create_dir(&path).unwrap();
+            let metadata = fs::metadata(&path).unwrap();
+            // A file system that tells no time of birth, or gives numbers once, has nothing to show.
+            if metadata.created().is_err() {
+                return;
+            }
+            drop(Claim::take(&path).unwrap());
+        }
     }
 
     #[test]

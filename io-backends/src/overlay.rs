@@ -445,6 +445,17 @@ impl Namespace for Names {
         Ok(held)
     }
 
+    fn claim(&self, dir: &Path) -> Result<Box<dyn Held>, IoError> {
+        match self.stat(dir)?.map(|stat| stat.kind) {
+            Some(Kind::Dir) => {}
+            Some(_) => return Err(IoError::new("claim", dir, io::ErrorKind::NotADirectory.into())),
+            None => return Err(IoError::new("claim", dir, io::ErrorKind::NotFound.into())),
+        }
+        // One that is only below gets its like above: whoever has the one below open is not in the way.
+        self.create_dir_all(dir)?;
+        self.0.above.names().claim(&plain(dir))
+    }
+
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError> {
         let (inner, path) = (&self.0, plain(path));
         let mut tree = inner.tree.lock();

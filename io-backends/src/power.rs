@@ -292,6 +292,10 @@ impl Namespace for PowerLoss {
         self.look("lock", path, || self.inner.names().lock(path))?
     }
 
+    fn claim(&self, dir: &Path) -> Result<Box<dyn Held>, IoError> {
+        self.look("claim", dir, || self.inner.names().claim(dir))?
+    }
+
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError> {
         self.look("set time", path, || self.inner.names().set_modified(path, to))?
     }

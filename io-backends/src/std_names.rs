@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use crate::backend::{Entry, Held, Kind, Namespace, Stat};
 use crate::error::{IoError, Verdict};
 use crate::inode::Inode;
-use crate::lock::FileLock;
+use crate::lock::{Claim, FileLock};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StdNames;
@@ -115,6 +115,10 @@ impl Namespace for StdNames {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, IoError> {
         named("lock", path, || FileLock::take(path)).map(|lock| Box::new(lock) as Box<dyn Held>)
+    }
+
+    fn claim(&self, dir: &Path) -> Result<Box<dyn Held>, IoError> {
+        named("claim", dir, || Claim::take(dir)).map(|claim| Box::new(claim) as Box<dyn Held>)
     }
 
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError> {

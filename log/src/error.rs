@@ -234,6 +234,11 @@ pub enum Error {
         /// The first error, in words.
         cause: String,
     },
+    /// The log is open already, in this process.
+    AlreadyOpen {
+        /// The partition's directory.
+        dir: PathBuf,
+    },
     /// Somebody else has the data directory open.
     Locked {
         /// The lock file.
@@ -269,7 +274,9 @@ impl Error {
             Error::OffsetOutOfRange { .. } => "OffsetOutOfRangeException",
             Error::Policy { reason: PolicyReason::CompactOnly, .. } => "PolicyViolationException",
             Error::Policy { reason: PolicyReason::InternalTopic, .. } => "InvalidTopicException",
-            Error::Roll { .. } | Error::DirName { .. } | Error::Locked { .. } => "KafkaException",
+            Error::Roll { .. } | Error::DirName { .. } | Error::AlreadyOpen { .. } | Error::Locked { .. } => {
+                "KafkaException"
+            }
             Error::Fenced { .. }
             | Error::NotDurable { .. }
             | Error::Closed { .. }
@@ -393,6 +400,11 @@ impl fmt::Display for Error {
             Error::Offline { dir, cause } => {
                 write!(f, "{}: the data directory is out of service since: {cause}", dir.display())
             }
+            Error::AlreadyOpen { dir } => write!(
+                f,
+                "{}: expected a log that is not open, found one that is open already in this process",
+                dir.display()
+            ),
             Error::Locked { path } => {
                 write!(
                     f,

@@ -92,8 +92,18 @@ pub(crate) struct Inner {
     pub(crate) pressure: Arc<PressureGauge>,
     /// The state of the data directory that the log is in; none for a log on its own.
     pub(crate) health: Option<Arc<Health>>,
-    /// The data directory's lock, which a log keeps until it is closed.
-    pub(crate) lock: Mutex<Option<DirLock>>,
+    /// What keeps others away, until the log is closed or abandoned. Last, so that all else is gone first where the log is
+    /// dropped.
+    pub(crate) hold: Mutex<Option<Hold>>,
+}
+
+/// What keeps a partition's folder from others.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// The claim that nobody else in this process can have.
+    pub(crate) _claim: Box<dyn Held>,
+    /// The data directory's lock, where the log is in one.
+    pub(crate) _lock: Option<DirLock>,
 }
 
 /// A data directory's lock, shared by the directory and the logs that are open in it.
@@ -530,7 +540,7 @@ impl Log {
                 for segment in self.inner.segments().as_slice() {
                     segment.abandon();
                 }
-                *self.inner.lock.lock() = None;
+                *self.inner.hold.lock() = None;
                 let fenced = self.inner.fenced();
                 self.inner.settle_failed(&fenced);
                 return Err(fenced);
@@ -555,7 +565,7 @@ impl Log {
                     self.inner.settle_failed(error);
                 }
             }
-            *self.inner.lock.lock() = None;
+            *self.inner.hold.lock() = None;
             first
         });
         if matches!(closed, Err(Error::Offline { .. })) {
@@ -576,7 +586,7 @@ impl Log {
             segment.abandon();
         }
         self.inner.settle_failed(&"the log was abandoned");
-        *self.inner.lock.lock() = None;
+        *self.inner.hold.lock() = None;
     }
 }
 

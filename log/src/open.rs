@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::health::Health;
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
-use crate::log::{Deferred, DirLock, EPOCH_FILE, Inner, Log, Writer, batch_size_max};
+use crate::log::{Deferred, DirLock, EPOCH_FILE, Hold, Inner, Log, Writer, batch_size_max};
 use crate::marks::{Mark, Marks, Place};
 use crate::observer::Observer;
 use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, aborted_entry, no_producers, observe};
@@ -190,13 +190,14 @@ impl Log {
     /// Opens the log in `dir`, whose name is `topic-partition`; makes the directory and an empty log where there is
     /// none.
     ///
-    /// One value at a time may have a log open, in this process as in others, and nothing here sees to that: a lone log takes
-    /// no lock, and two that are open at once write over each other's records, also over those that were acknowledged as
-    /// durable. Share one behind an [`Arc`], or open it through its [`LogDir`](crate::LogDir), which locks the directory for all
-    /// logs that are in it and gives every caller the same one. What was cut or moved is in [`load_report`](Log::load_report).
+    /// One value at a time may have a log open: two would write over each other's records, also over those that were acknowledged
+    /// as durable. In this process a second one is refused, whatever path it takes to the folder, until the first has been
+    /// closed, abandoned, or dropped with all that works for it. Share one behind an [`Arc`]. Other processes are not kept
+    /// away by a lone log: that is what its [`LogDir`](crate::LogDir) does, which locks the directory for all logs that are in it
+    /// and gives every caller the same one. What was cut or moved is in [`load_report`](Log::load_report).
     ///
     /// # Errors
-    /// [`Error::DirName`], [`Error::NotADirectory`]; [`Error::Config`]; [`Error::Checkpoint`] for a malformed epoch
+    /// [`Error::AlreadyOpen`]; [`Error::DirName`], [`Error::NotADirectory`]; [`Error::Config`]; [`Error::Checkpoint`] for a malformed epoch
     /// file; [`Error::Segment`], [`Error::Io`]. An I/O error never cuts or removes data.
     ///
     /// Source: Kafka `LogLoader.load`.
@@ -223,6 +224,10 @@ impl Log {
             }
             Some(_) => {}
         }
+        let claim = names.claim(dir).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::AlreadyOpen { dir: dir.to_path_buf() },
+            _ => Error::Io(error),
+        })?;
         let epochs = read_epochs(&*options.backend, dir)?;
         let zero = Mark { offset: Offset::ZERO, place: Some(Place { segment: Offset::ZERO, position: 0 }) };
         let inner = Arc::new(Inner {
@@ -268,7 +273,7 @@ impl Log {
             names_synced: AtomicU64::new(0),
             pressure: health.as_ref().map_or_else(Arc::default, |health| health.pressure.clone()),
             health,
-            lock: Mutex::new(lock),
+            hold: Mutex::new(Some(Hold { _claim: claim, _lock: lock })),
         });
         let mut report = LoadReport::default();
         inner.locked(|writer, deferred| {

@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("whole files are written in place", whole_files_are_written_in_place),
     ("replace leaves the old contents or the new ones", replace_leaves_the_old_or_the_new),
     ("a lock excludes until it is dropped", a_lock_excludes_until_it_is_dropped),
+    ("a claim excludes until it is dropped", a_claim_excludes_until_it_is_dropped),
     ("times of change move and can be set", times_of_change_move_and_can_be_set),
     ("directories and files are synced", directories_and_files_are_synced),
 ];
@@ -262,6 +263,36 @@ fn a_lock_excludes_until_it_is_dropped(place: &Place) {
     let new = names.lock(&path).unwrap();
     drop((again, new, other));
     assert!(names.stat(&path).unwrap().is_some(), "the file of a lock stays");
+}
+
+fn a_claim_excludes_until_it_is_dropped(place: &Place) {
+    let names: &dyn Namespace = place.backend.names();
+    let (dir, other) = (place.path("claimed/t-0"), place.path("claimed/t-1"));
+    names.create_dir_all(&dir).unwrap();
+    names.create_dir_all(&other).unwrap();
+    let kind = |path: &str| names.claim(&place.path(path)).unwrap_err().kind();
+    let held = names.claim(&dir).unwrap();
+    for path in ["claimed/t-0", "claimed/t-0/", "claimed/t-1/../t-0"] {
+        let error = names.claim(&place.path(path)).unwrap_err();
+        assert_eq!((error.kind(), error.verdict()), (ErrorKind::WouldBlock, Verdict::Other), "{error}");
+        assert_eq!(error.path(), place.path(path));
+    }
+    let beside = names.claim(&other).unwrap();
+    // The claim is on the directory, whatever its name, and on no other that has the name afterwards.
+    names.rename(&dir, &place.path("claimed/t-0.delete")).unwrap();
+    assert_eq!(kind("claimed/t-0.delete"), ErrorKind::WouldBlock);
+    names.create_dir_all(&dir).unwrap();
+    let new = names.claim(&dir).unwrap();
+    drop(held);
+    let renamed = names.claim(&place.path("claimed/t-0.delete")).unwrap();
+    assert_eq!(kind("claimed/t-0"), ErrorKind::WouldBlock);
+    drop((beside, renamed));
+    assert_eq!(kind("claimed/t-0"), ErrorKind::WouldBlock, "another directory's claim was given back");
+    drop(new);
+    drop(names.claim(&dir).unwrap());
+    assert_eq!(kind("claimed/t-2"), ErrorKind::NotFound);
+    place.file("file", b"");
+    assert_eq!(kind("file"), ErrorKind::NotADirectory);
 }
 
 fn times_of_change_move_and_can_be_set(place: &Place) {

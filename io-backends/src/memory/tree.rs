@@ -13,9 +13,10 @@ use bytes::Bytes;
 
 use crate::backend::{Entry, Held, Kind, Namespace, OpenHow, Stat};
 use crate::error::IoError;
+use crate::lock::claimed;
 use crate::memory::{Clock, Inode};
 use crate::std_names::beside;
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Tree {
@@ -26,15 +27,39 @@ pub(super) struct Tree {
 
 #[derive(Debug, Clone)]
 enum Node {
-    Dir(SystemTime),
+    Dir(Dir),
     File(Arc<Inode>),
+}
+
+#[derive(Debug, Clone)]
+struct Dir {
+    modified: SystemTime,
+    /// Follows the directory when it is renamed.
+    claimed: Arc<AtomicBool>,
+}
+
+impl Dir {
+    fn new(clock: &Clock) -> Self {
+        Self { modified: clock.now(), claimed: Arc::new(AtomicBool::new(false)) }
+    }
+}
+
+#[derive(Debug)]
+struct MemoryClaim(Arc<AtomicBool>);
+
+impl Held for MemoryClaim {}
+
+impl Drop for MemoryClaim {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 type Nodes = BTreeMap<PathBuf, Node>;
 
 impl Tree {
     pub(super) fn new(clock: Clock) -> Self {
-        let root = (PathBuf::new(), Node::Dir(clock.now()));
+        let root = (PathBuf::new(), Node::Dir(Dir::new(&clock)));
         Self { nodes: Mutex::new(BTreeMap::from([root])), clock }
     }
 
@@ -78,7 +103,7 @@ impl Namespace for Tree {
         }
         for dir in above {
             if !nodes.contains_key(dir) {
-                nodes.insert(dir.to_path_buf(), Node::Dir(self.clock.now()));
+                nodes.insert(dir.to_path_buf(), Node::Dir(Dir::new(&self.clock)));
             }
         }
         Ok(())
@@ -227,10 +252,24 @@ impl Namespace for Tree {
         file.and_then(|file| file.lock()).map_err(|source| IoError::new("lock", path, source))
     }
 
+    fn claim(&self, dir: &Path) -> Result<Box<dyn Held>, IoError> {
+        let failed = |source: io::Error| IoError::new("claim", dir, source);
+        let flag = match self.nodes.lock().get(&normal(dir)) {
+            Some(Node::Dir(dir)) => Arc::clone(&dir.claimed),
+            Some(Node::File(_)) => return Err(failed(io::ErrorKind::NotADirectory.into())),
+            None => return Err(failed(io::ErrorKind::NotFound.into())),
+        };
+        // Acquire and Release as any lock.
+        if flag.swap(true, Ordering::Acquire) {
+            return Err(failed(claimed()));
+        }
+        Ok(Box::new(MemoryClaim(flag)))
+    }
+
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError> {
         match self.nodes.lock().get_mut(&normal(path)) {
             Some(Node::File(file)) => file.contents.write().modified = to,
-            Some(Node::Dir(modified)) => *modified = to,
+            Some(Node::Dir(dir)) => dir.modified = to,
             None => return Err(IoError::new("set time", path, io::ErrorKind::NotFound.into())),
         }
         Ok(())
@@ -240,7 +279,7 @@ impl Namespace for Tree {
 impl Node {
     fn stat(&self) -> Stat {
         match self {
-            Node::Dir(modified) => Stat { kind: Kind::Dir, len: 0, modified: *modified },
+            Node::Dir(dir) => Stat { kind: Kind::Dir, len: 0, modified: dir.modified },
             Node::File(file) => {
                 let contents = file.contents.read();
                 Stat { kind: Kind::File, len: contents.len(), modified: contents.modified }

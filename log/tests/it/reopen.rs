@@ -1,8 +1,8 @@
 use std::path::Path;
 
-use kseg_format::{LeaderEpoch, Offset, Origin};
+use kseg_format::{LeaderEpoch, Offset, Origin, TopicPartition};
 use kseg_io_backends::{Op, OpenHow};
-use kseg_log::{CutReason, Log};
+use kseg_log::{CutReason, Error, Log, LogDir, LogDirOptions, OpenOptions};
 
 use crate::support::*;
 
@@ -286,4 +286,86 @@ fn a_log_that_lost_what_was_durable_says_so() {
     let log = Log::open(Path::new(DIR), options).expect("a log");
     assert_eq!(log.load_report().missing_up_to, Some(Offset::new(3)));
     assert!(log.load_report().to_string().contains("below offset 3"));
+}
+
+/// That the folder is refused to a second log, whatever path leads there, and what the error says.
+#[track_caller]
+fn check_refused(options: OpenOptions, path: &Path) {
+    let error = Log::open(path, options).expect_err("the log is open already");
+    assert!(matches!(&error, Error::AlreadyOpen { dir } if dir == path), "{error:?}");
+    let told = format!(
+        "{}: expected a log that is not open, found one that is open already in this process",
+        path.display()
+    );
+    assert_eq!((error.to_string(), error.kafka_name()), (told, "KafkaException"));
+}
+
+#[test]
+fn a_log_is_open_once_in_a_process() {
+    let above = tempfile::tempdir().expect("a directory");
+    let std = Bench::below(above.path(), kseg_io_backends::open("std").expect("std"), &[]);
+    let memory = Bench::new(&[]);
+    for bench in [&memory, &std] {
+        let log = bench.open();
+        lead(&log, 3, 1, 100);
+        let beside = bench.dir.with_file_name("t-1");
+        let other = Log::open(&beside, bench.options()).expect("another log");
+        for path in [bench.dir.clone(), beside.join("../t-0")] {
+            check_refused(bench.options(), &path);
+        }
+        // What was refused has left the log, and its claim, as they were.
+        lead(&log, 1, 1, 100);
+        check_refused(bench.options(), &bench.dir);
+        log.close().expect("closed");
+        let log = bench.open();
+        assert_eq!(log.log_end_offset(), Offset::new(4));
+        log.abandon();
+        drop(bench.open_unclean(0));
+        assert_eq!(bench.open().log_end_offset(), Offset::new(4));
+        drop(other);
+    }
+    // A world in memory is no part of another.
+    let log = memory.open();
+    let elsewhere = Bench::new(&[]).open();
+    drop((log, elsewhere));
+    // Any two backends on files are of the same world, and a link leads to the folder it leads to.
+    let log = std.open();
+    let link = above.path().join("link-0");
+    std::os::unix::fs::symlink(&std.dir, &link).expect("a link");
+    let again = kseg_io_backends::open("std").expect("std");
+    for path in [&std.dir, &link] {
+        check_refused(OpenOptions { backend: again.clone(), ..std.options() }, path);
+    }
+    drop(log);
+}
+
+#[test]
+fn a_log_that_could_not_be_opened_is_not_open() {
+    let bench = Bench::new(&[]);
+    bench.open().close().expect("closed");
+    let path = bench.dir.join("leader-epoch-checkpoint");
+    bench.backend.names().replace(&path, b"nonsense").expect("written");
+    for _ in 0..2 {
+        let error = Log::open(&bench.dir, bench.options()).expect_err("a malformed file");
+        assert!(matches!(error, Error::Checkpoint(_)), "{error:?}");
+    }
+    bench.backend.names().replace(&path, b"0\n0\n").expect("written");
+    bench.open();
+}
+
+#[test]
+fn a_log_of_a_data_directory_is_open_for_all_others_too() {
+    let bench = Bench::new(&[]);
+    let dir =
+        LogDir::open(Path::new("/data"), LogDirOptions::new(bench.backend.clone())).expect("a directory");
+    let partition = TopicPartition::new("t", 0);
+    let log = dir.get_or_create(&partition, None).expect("a log");
+    check_refused(bench.options(), &bench.dir);
+    // The folder that was renamed for its deletion is not in the way of the next one of its name.
+    assert!(dir.delete(&partition).expect("deleted"));
+    let new = dir.get_or_create(&partition, None).expect("a log");
+    check_refused(bench.options(), &bench.dir);
+    drop((log, new));
+    dir.shutdown().expect("shut down");
+    bench.open();
 }
