@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kseg_format::{BatchOptions, Batches, Offset, RecordBatchBuilder, Timestamp};
+use kseg_format::{BatchOptions, Batches, Codec, Offset, RecordBatchBuilder, Timestamp};
 use kseg_io_backends::Backend;
 use kseg_log::{BatchWriter, Isolation, Log, LogConfig, WriterOptions};
 
@@ -19,12 +19,20 @@ use crate::filled;
 use crate::payload::{BASE_TIMESTAMP_MS, Random};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![Scenario::new(
-        "batch-writer-100b",
-        "records of 100 bytes, one by one, into batches of 16 KiB that are appended; encoding the same batches alone",
-        Unit::Records,
-        entrants,
-    )]
+    let compressed = |name, codec, title| {
+        let what = format!("as batch-writer-100b with records of text, compressed with {title}");
+        Scenario::new(name, what, Unit::Records, move |bench| entrants(bench, codec)).on_request()
+    };
+    vec![
+        Scenario::new(
+            "batch-writer-100b",
+            "records of 100 bytes, one by one, into batches of 16 KiB that are appended; encoding the same batches alone",
+            Unit::Records,
+            |bench| entrants(bench, Codec::None),
+        ),
+        compressed("batch-writer-100b-lz4", Codec::Lz4, "lz4"),
+        compressed("batch-writer-100b-zstd", Codec::Zstd, "zstd"),
+    ]
 }
 
 const BATCH_BYTES: usize = 16 << 10;
@@ -39,36 +47,38 @@ const GROUP: u64 = 4096;
 const CHECKED: u64 = 20_000;
 const GOAL: f64 = 0.8;
 
-fn entrants(bench: &mut Bench) -> Result<Vec<Entrant>, BenchError> {
+fn entrants(bench: &mut Bench, codec: Codec) -> Result<Vec<Entrant>, BenchError> {
     let mut random = Random::new(VALUE_LEN as u64);
-    let values: Arc<Vec<Vec<u8>>> = Arc::new((0..VALUES).map(|_| random.noise(VALUE_LEN)).collect());
+    let mut value = || if codec == Codec::None { random.noise(VALUE_LEN) } else { random.text(VALUE_LEN) };
+    let values: Arc<Vec<Vec<u8>>> = Arc::new((0..VALUES).map(|_| value()).collect());
     let cap = bench.scale().file_cap;
     // The encoding is the same whatever medium the bytes go to: one reference for all.
     let mut entrants = vec![Entrant {
         name: "encode alone".to_owned(),
         reference: None,
         goal: None,
-        work: Box::new(EncodeLoop { values: values.clone(), builder: builder() }),
+        work: Box::new(EncodeLoop { values: values.clone(), builder: builder(codec) }),
     }];
     let mut files = false;
     for backend in bench.backends() {
-        let goal = (Medium::of(backend, bench.dir())? == Medium::File).then_some(GOAL);
-        files |= goal.is_some();
+        let file = Medium::of(backend, bench.dir())? == Medium::File;
+        files |= file;
+        let goal = (file || codec != Codec::None).then_some(GOAL);
         let dir = bench.dir().join(backend.name()).join("writer-0");
-        let work = Box::new(WriterWork { backend: backend.clone(), dir, values: values.clone(), cap });
+        let work = Box::new(WriterWork { backend: backend.clone(), dir, values: values.clone(), codec, cap });
         entrants.push(Entrant { name: backend.name().to_owned(), reference: Some(0), goal, work });
     }
     if files {
         // Not a backend: what is left of the encoder's rate when each batch is also written, without a log between.
-        let encode = EncodeLoop { values, builder: builder() };
+        let encode = EncodeLoop { values, builder: builder(codec) };
         let work = Box::new(EncodeAndWrite { encode, path: bench.dir().join("reference"), cap });
         entrants.push(Entrant { name: "(bare pwrite)".to_owned(), reference: Some(0), goal: None, work });
     }
     Ok(entrants)
 }
 
-fn builder() -> RecordBatchBuilder {
-    RecordBatchBuilder::new(BatchOptions::default())
+fn builder(codec: Codec) -> RecordBatchBuilder {
+    RecordBatchBuilder::new(BatchOptions { codec, ..BatchOptions::default() })
 }
 
 fn timestamp(record: u64) -> Option<Timestamp> {
@@ -228,13 +238,15 @@ struct WriterWork {
     backend: Arc<dyn Backend>,
     dir: PathBuf,
     values: Arc<Vec<Vec<u8>>>,
+    codec: Codec,
     cap: u64,
 }
 
 impl WriterWork {
     fn fresh(&self) -> Result<(Arc<Log>, BatchWriter), BenchError> {
         let log = Arc::new(filled::open(&self.backend, &self.dir, LogConfig::default())?);
-        let options = WriterOptions { batch_size: BATCH_BYTES, ..WriterOptions::default() };
+        let options =
+            WriterOptions { batch_size: BATCH_BYTES, codec: self.codec, ..WriterOptions::default() };
         Ok((log.clone(), BatchWriter::new(log, options)))
     }
 
