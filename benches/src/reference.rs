@@ -8,7 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -174,6 +176,93 @@ impl Work for WriteLoop {
             self.remove(file)?;
         }
         Ok(watch.stop())
+    }
+}
+
+/// A thread for each of the batches between two syncs: each writes its own, waits until the last that comes has synced for
+/// all, and begins again.
+///
+/// A woken thread has the lock that it writes under, and one call wakes all: whoever has a thread wait for each batch cannot
+/// do with less.
+#[derive(Debug)]
+pub(crate) struct ThreadsLoop {
+    one: WriteLoop,
+}
+
+/// What the threads share.
+#[derive(Debug, Default)]
+struct Round {
+    at: u64,
+    came: usize,
+    number: u64,
+    /// No other round begins.
+    over: bool,
+}
+
+impl ThreadsLoop {
+    /// The work of `one`, on so many threads as it writes batches between two syncs.
+    pub(crate) fn new(one: WriteLoop) -> ThreadsLoop {
+        ThreadsLoop { one }
+    }
+
+    /// Writes a batch in each round until `runs` says no; returns how many that were.
+    fn produce(
+        &self,
+        file: &File,
+        round: &(Mutex<Round>, Condvar),
+        runs: impl Fn() -> bool,
+    ) -> Result<u64, BenchError> {
+        let (round, ended) = round;
+        let mut supply = self.one.supply.clone();
+        let mut batches = 0;
+        let mut now = round.lock().expect("nobody panics with it");
+        while !now.over {
+            let batch = supply.one();
+            let mut done = self.one.write(file, &batch, now.at);
+            now.at += batch.len() as u64;
+            now.came += 1;
+            batches += 1;
+            let last = now.came == self.one.sync_every;
+            if last && done.is_ok() {
+                done = self.one.sync(file);
+            }
+            if last || done.is_err() {
+                now.over = done.is_err() || !runs();
+                (now.came, now.number) = (0, now.number + 1);
+                ended.notify_all();
+                done?;
+            } else {
+                let number = now.number;
+                let waited = ended.wait_while(now, |now| now.number == number && !now.over);
+                now = waited.expect("nobody panics with it");
+            }
+        }
+        Ok(batches)
+    }
+}
+
+impl Work for ThreadsLoop {
+    fn check(&mut self) -> Result<u64, BenchError> {
+        self.one.check()
+    }
+
+    fn slice(&mut self, at_least: Duration) -> Result<Slice, BenchError> {
+        let mut watch = Watch::new(at_least);
+        let file = self.one.fresh()?;
+        watch.time(|| {
+            let begin = Instant::now();
+            let round = (Mutex::default(), Condvar::new());
+            let produce = || self.produce(&file, &round, || begin.elapsed() < at_least);
+            thread::scope(|scope| {
+                let threads: Vec<_> = (0..self.one.sync_every).map(|_| scope.spawn(produce)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("a producer does not panic")).sum()
+            })
+        })?;
+        let slice = watch.stop();
+        let len = file.metadata().map_err(BenchError::io("look at", &self.one.path))?.len();
+        expect("the file's length", slice.units * self.one.supply.batch_len() as u64, len)?;
+        self.one.remove(file)?;
+        Ok(slice)
     }
 }
 
@@ -506,6 +595,10 @@ mod tests {
         let slice = file(0).slice(MOMENT).unwrap();
         assert_eq!(slice.units % supply.batch_len() as u64, 0);
         assert!(file(3).slice(MOMENT).unwrap().units > 0);
+        let mut threads = ThreadsLoop::new(file(3));
+        assert_eq!(threads.check().unwrap(), hash);
+        let units = threads.slice(MOMENT).unwrap().units;
+        assert!(units > 0 && units.is_multiple_of(3));
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
     }
 

@@ -17,7 +17,7 @@ use crate::bench::{Bench, Medium};
 use crate::contest::{Entrant, Slice, Unit, Watch, Work};
 use crate::error::{BenchError, expect};
 use crate::filled;
-use crate::reference::{MemoryAppendLoop, WriteLoop};
+use crate::reference::{MemoryAppendLoop, ThreadsLoop, WriteLoop};
 use crate::state::{FileState, ready};
 use crate::supply::{self, Supply};
 
@@ -40,7 +40,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::new(
             "append-durable-4k-64",
             "64 producers on one log, each flushing its 4 KiB batch before the next; a bare loop that writes 64 of them \
-             and syncs once",
+             and syncs once, and 64 bare threads that do",
             Unit::Appends,
             |bench| many(bench, Producers::Threads, PRODUCERS, GOAL_OF_MANY),
         ),
@@ -158,12 +158,15 @@ fn many(
     goal: f64,
 ) -> Result<Vec<Entrant>, BenchError> {
     let supply = Supply::new(4 << 10, 1 << 10)?;
-    bench.entrants(
+    let bare = |bench: &Bench| {
+        let path = bench.dir().join("reference");
+        WriteLoop::new(path, supply.clone(), bench.scale(), every).making_buffers()
+    };
+    let mut entrants = bench.entrants(
         Some(goal),
         &[Medium::File],
         |bench, _, _| {
-            let path = bench.dir().join("reference");
-            let work = Box::new(WriteLoop::new(path, supply.clone(), bench.scale(), every).making_buffers());
+            let work = Box::new(bare(bench));
             let name = if every == 1 {
                 "pwrite + fdatasync".to_owned()
             } else {
@@ -179,7 +182,13 @@ fn many(
             }
             Ok(Box::new(ManyAppend { one, producers }))
         },
-    )
+    )?;
+    if matches!(producers, Producers::Threads) && every == PRODUCERS {
+        let work = Box::new(ThreadsLoop::new(bare(bench)));
+        let name = "(bare threads)".to_owned();
+        entrants.push(Entrant { name, reference: Some(0), goal: None, work });
+    }
+    Ok(entrants)
 }
 
 /// Many producers append to one log, which is new in each slice, each waiting until its batch is durable.
