@@ -140,6 +140,8 @@ fn format_edge_67_a_wrapper_of_nothing_is_refused() {
     let null = message(3, 1, 1, &hex("00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff"));
     assert!(valid(&null));
     assert_eq!(failure(&null), (0, INVALID));
+    let error = Batch::parse(&null).unwrap().stream_records(LIMIT).unwrap_err();
+    assert_eq!(error.to_string(), "value length at byte 30 of the batch: expected at least 0, found -1");
     assert_eq!(failure(&wrapper(3, 1, 0, &[])), (0, INVALID));
     assert_eq!(failure(&wrap(3, 1, 4, &[0; 20])), (0, INVALID));
     assert_eq!(failure(&wrap(3, 1, 6, &[0; 20])), (0, "IllegalArgumentException"));
