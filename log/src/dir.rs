@@ -52,7 +52,7 @@ use crate::health::Health;
 use crate::log::{DirLock, Log};
 use crate::offset_checkpoint::OffsetCheckpoint;
 use crate::open::OpenOptions;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{InlineScheduler, Scheduler};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::topic::{DirKind, REMOTE_LOG_INDEX_CACHE, check_topic_name, parse_dir_name};
 use crate::topics::{TOPICS, Topics};
@@ -76,7 +76,7 @@ pub struct LogDirOptions {
     pub config: LogConfig,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Takes background work.
+    /// Takes background work. Default: [`InlineScheduler`].
     pub scheduler: Arc<dyn Scheduler>,
     /// How long an idle producer is remembered, in milliseconds; see [`OpenOptions`].
     pub producer_expiration_ms: i64,
@@ -87,13 +87,12 @@ pub struct LogDirOptions {
 }
 
 impl LogDirOptions {
-    /// The defaults, on `backend`; see [`OpenOptions`].
+    /// The defaults, on `backend`; those of [`OpenOptions`], but for the scheduler.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         let OpenOptions {
             backend,
             config,
             clock,
-            scheduler,
             producer_expiration_ms,
             producer_expiration_check_ms,
             verify_transactions,
@@ -103,7 +102,7 @@ impl LogDirOptions {
             backend,
             config,
             clock,
-            scheduler,
+            scheduler: Arc::new(InlineScheduler::default()),
             producer_expiration_ms,
             producer_expiration_check_ms,
             verify_transactions,

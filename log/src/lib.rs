@@ -111,7 +111,7 @@ pub use producer_state::{
 pub use read::{Fetch, Isolation};
 pub use retain::Retained;
 pub use retention::{Decision, HeldBack, Limit, SegmentFacts, decide};
-pub use scheduler::{ManualScheduler, Scheduler, Task, ThreadScheduler};
+pub use scheduler::{InlineScheduler, ManualScheduler, Scheduler, Task, ThreadScheduler};
 pub use state::{LogState, ProducerInfo, SegmentState};
 pub use times::TimestampQuery;
 pub use topic::{

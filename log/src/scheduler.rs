@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tracing::warn;
+
 use crate::clock::{Clock, ManualClock};
 use crate::sync::{JoinHandle, Mutex, RecvTimeoutError, Sender, is_current, spawn, unbounded};
 
@@ -101,6 +103,39 @@ impl Drop for ThreadScheduler {
 impl fmt::Debug for ThreadScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ThreadScheduler").finish_non_exhaustive()
+    }
+}
+
+/// Runs work without a delay at once, inside the call that schedules it, and starts a [`ThreadScheduler`] for the rest when
+/// the first of it comes.
+///
+/// What a directory has where it is given no other. A flush after a roll is then part of the append that rolled; with a
+/// [`ThreadScheduler`] it is not.
+#[derive(Debug, Default)]
+pub struct InlineScheduler {
+    later: Mutex<Option<Arc<ThreadScheduler>>>,
+}
+
+impl Scheduler for InlineScheduler {
+    fn schedule(&self, name: &'static str, delay_ms: u64, task: Task) {
+        if delay_ms == 0 {
+            return task();
+        }
+        let later = {
+            let mut later = self.later.lock();
+            if later.is_none() {
+                match ThreadScheduler::start() {
+                    Ok(started) => *later = Some(started),
+                    Err(error) => {
+                        warn!(task = name, %error, "no thread for background work, which is left undone")
+                    }
+                }
+            }
+            later.clone()
+        };
+        if let Some(later) = later {
+            later.schedule(name, delay_ms, task);
+        }
     }
 }
 

@@ -811,3 +811,26 @@ fn a_topic_is_not_taken_for_unknown_where_a_directory_cannot_be_listed() {
     let error = refused(two.delete_topic("t"));
     assert_eq!((error.kafka_name(), error.to_string().contains("/disk0")), ("IOException", true), "{error}");
 }
+
+#[test]
+fn a_directory_that_is_given_no_scheduler_does_its_periodic_work() {
+    let backend = kseg_io_backends::open("memory").expect("memory");
+    backend.names().create_dir_all(Path::new("/disk0")).expect("a directory");
+    let dir = LogDir::open(Path::new("/disk0"), LogDirOptions::new(backend.clone())).expect("open");
+    dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    let every = BrokerConfig {
+        log_initial_task_delay_ms: 1,
+        replica_high_watermark_checkpoint_interval_ms: 1,
+        ..BrokerConfig::default()
+    };
+    let checkpoint = Path::new("/disk0/replication-offset-checkpoint");
+    let written = || backend.names().stat(checkpoint).expect("looked at").is_some();
+    assert!(!written());
+    dir.start_background(&every);
+    let begun = std::time::Instant::now();
+    while !written() {
+        assert!(begun.elapsed().as_secs() < 60, "no checkpoint was written");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    dir.shutdown().expect("stopped");
+}
