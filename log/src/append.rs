@@ -20,6 +20,7 @@ use crate::producers::Checked;
 
 /// What an append did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AppendInfo {
     /// Offset of the first record; for batches of format versions 0 and 1 with offsets given, not known.
     pub first_offset: Option<Offset>,
@@ -27,7 +28,8 @@ pub struct AppendInfo {
     pub last_offset: Option<Offset>,
     /// Largest timestamp of the batches.
     pub max_timestamp: Option<Timestamp>,
-    /// The clock's time that the records got, where the topic says `LogAppendTime`.
+    /// The clock's time that the records got, where the topic says `LogAppendTime`; of a batch that had been appended before,
+    /// its timestamp, whatever the topic says, as Kafka answers.
     pub log_append_time: Option<Timestamp>,
     /// The log start offset at the time.
     pub log_start_offset: Offset,
@@ -100,8 +102,13 @@ impl Log {
     /// # Errors
     /// [`Error::Decode`] on framing or a checksum; [`Error::Validation`] on contents, timestamps or missing keys, with
     /// the index of each bad record; [`Error::RecordTooLarge`] above `max.message.bytes`;
-    /// [`Error::RecordSetTooLarge`] above `segment.bytes`. In all these nothing is written and no offset is used.
-    /// [`Error::Fenced`] after a failed write or flush; [`Error::Closed`].
+    /// [`Error::RecordSetTooLarge`] above `segment.bytes`; [`Error::InvalidRecord`] for a base offset that a producer does not
+    /// send; [`Error::Producer`] for a sequence out of order, a fenced epoch, or a transaction that was not verified. In all
+    /// these nothing is written and no offset is used. A batch that repeats one of its producer's last five is no error: it is
+    /// not written again, and the answer is that of the first time. After a restart only the last of them is known, as in Kafka.
+    /// [`Error::Segment`] where the write failed: on a full disk nothing is in the log and the next append may succeed, after
+    /// any other failure the log is fenced. [`Error::Fenced`] after a failed write or flush; [`Error::Closed`];
+    /// [`Error::Offline`] where the data directory is out of service.
     ///
     /// Source: Kafka `UnifiedLog.appendAsLeader`.
     pub fn append_as_leader(

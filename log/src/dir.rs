@@ -197,6 +197,7 @@ impl Checkpoints {
 
 /// What an orderly stop left undone.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct ShutdownReport {
     /// Logs that did not close, with the error. The directory then has no marker of a clean stop.
     pub failed: Vec<(TopicPartition, Error)>,

@@ -89,6 +89,7 @@ impl OpenOptions {
 
 /// What was found and done when a log was opened.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// Base offsets of the segments that were checked batch by batch.
     pub recovered: Vec<Offset>,

@@ -24,6 +24,7 @@ pub enum Isolation {
 
 /// What a read found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Fetch {
     /// Base offset of the first batch: at or below the offset asked for, or above it where that one lies in a gap. At
     /// the end of what may be read, that end.

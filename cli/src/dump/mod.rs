@@ -66,7 +66,7 @@ const PROBLEMS_AND_EXAMPLES: &str = r#"Problems have a code and a name; info doe
 Examples:
   kseg dump data/words-0/00000000000000000000.log
   kseg dump data/words-0/*.log --records --json | jq 'select(.type == "finding")'
-  kseg dump data/words-0/*index"#;
+  kseg dump data/words-0/*.index data/words-0/*.timeindex"#;
 
 /// Runs the command; whether no problem was found.
 pub(crate) fn run(args: &DumpArgs) -> Result<bool> {
