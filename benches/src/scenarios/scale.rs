@@ -168,7 +168,8 @@ fn partitions_of(bench: &mut Bench, spread: Spread) -> Result<Vec<Entrant>, Benc
         let used = spread.used(count);
         Ok(match kind {
             Kind::Bare => {
-                let dir = dir.join("reference").join(count.to_string());
+                // Not `reference`, which is a file of other scenarios.
+                let dir = dir.join("references").join(count.to_string());
                 Box::new(InTurn::new(Bare { dir, count, files: Vec::new() }, used, supply, cap))
             }
             Kind::Log => {
@@ -405,7 +406,8 @@ fn segments_of(bench: &mut Bench, spread: Spread) -> Result<Vec<Entrant>, BenchE
     let many = many_files(bench)?;
     let mut logs: Vec<(PathBuf, Arc<Segmented>)> = Vec::new();
     one_and_many(bench, spread, many, |bench, backend, count, kind| {
-        let dir = bench.dir().join(backend.name()).join(format!("segments-{count}"));
+        // A scenario's own: what another one has filled is there until the run ends.
+        let dir = bench.dir().join(backend.name()).join(format!("segments-{spread:?}-{count}"));
         let known = logs.iter().find(|(known, _)| *known == dir).map(|(_, log)| log.clone());
         let log = match known {
             Some(log) => log,

@@ -46,6 +46,13 @@ fn two_runs_have_the_same_hashes() {
 }
 
 #[test]
+fn scenarios_of_one_run_find_nothing_of_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench(&["--tiny", "--scenarios", "many*,append-16k"], dir.path());
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
 fn the_list_names_what_runs_by_default_and_what_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let printed = text(&bench(&["--list"], dir.path()).stdout);
