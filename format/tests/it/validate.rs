@@ -295,6 +295,8 @@ fn format_edge_84_append_time() {
         };
         let error = refused(&three(flagged), codec, &topic);
         assert_eq!(error.cause_name(), "InvalidTimestampException");
+        let words = "timestamp 1000000: expected the time of a producer, found one of a broker's append";
+        assert!(error.record_faults().iter().all(|fault| fault.message == words), "{error}");
         let (stored, _) = append(&three(flagged), codec, &rules()).unwrap();
         assert_eq!(Batch::parse(&stored).unwrap().timestamp_type(), Some(TimestampType::CreateTime));
         assert_eq!(timestamps(&stored), [Some(10), Some(11), Some(12)]);
