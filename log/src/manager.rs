@@ -280,6 +280,16 @@ impl LogManager {
     /// [`Error::Offline`] where the partition is not found and a directory that might have it is out of service, or none
     /// serves; else as [`LogDir::get_or_create`].
     pub fn get_or_create(&self, partition: &TopicPartition) -> Result<Arc<Log>> {
+        self.get_or_place(partition, &mut Vec::new())
+    }
+
+    /// As [`get_or_create`](Self::get_or_create), of one of several partitions: what the directories hold is looked up once and
+    /// counted on in `candidates`, which are none at first.
+    fn get_or_place<'a>(
+        &'a self,
+        partition: &TopicPartition,
+        candidates: &mut Vec<(usize, &'a LogDir)>,
+    ) -> Result<Arc<Log>> {
         if let Some(log) = self.get(partition)? {
             return Ok(log);
         }
@@ -290,19 +300,27 @@ impl LogManager {
         if let Some(offline) = self.any_offline() {
             return Err(offline);
         }
+        if candidates.is_empty() {
+            *candidates = self.candidates()?;
+        }
+        // Stable: of those with as many the first given.
+        candidates.sort_by_key(|(partitions, _)| *partitions);
         let mut last = None;
-        for dir in self.candidates()? {
+        for (partitions, dir) in candidates {
             match dir.get_or_create(partition, None) {
                 Err(error) if dir.offline().is_some() => last = Some(error),
-                made => return made,
+                made => {
+                    *partitions += 1;
+                    return made;
+                }
             }
         }
         let gone = || self.any_offline().unwrap_or(Error::Closed { dir: PathBuf::new() });
         Err(last.unwrap_or_else(gone))
     }
 
-    /// The directories that may take a partition, the emptiest first.
-    fn candidates(&self) -> Result<Vec<&LogDir>> {
+    /// The directories that may take a partition, in the order given, with how many each has.
+    fn candidates(&self) -> Result<Vec<(usize, &LogDir)>> {
         let mut open = Vec::new();
         for place in &self.dirs {
             if let Ok(dir) = &place.dir
@@ -313,11 +331,9 @@ impl LogManager {
             }
         }
         if open.is_empty() {
-            return Ok(self.live().take(1).collect());
+            open.extend(self.live().take(1).map(|dir| (0, dir)));
         }
-        // Stable: of those with as many the first given.
-        open.sort_by_key(|(partitions, _)| *partitions);
-        Ok(open.into_iter().map(|(_, dir)| dir).collect())
+        Ok(open)
     }
 
     /// Deletes a partition, see [`LogDir::delete`]. Returns whether there was one.
@@ -439,8 +455,9 @@ impl LogManager {
         for dir in self.live() {
             dir.inner.note_topic(name, &topic, &folders)?;
         }
+        let mut candidates = Vec::new();
         for partition in 0..partitions {
-            self.get_or_create(&TopicPartition::new(name, partition))?;
+            self.get_or_place(&TopicPartition::new(name, partition), &mut candidates)?;
         }
         Ok(topic)
     }

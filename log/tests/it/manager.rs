@@ -813,6 +813,28 @@ fn a_topic_is_not_taken_for_unknown_where_a_directory_cannot_be_listed() {
 }
 
 #[test]
+fn a_topic_is_spread_over_the_directories_which_are_listed_once_for_it() {
+    let metered = Arc::new(Metered::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = Bench::on(metered.clone(), &[]);
+    let manager = manager(&bench, 3);
+    let lists = || {
+        let tallies = metered.tallies();
+        tallies.iter().filter(|((call, _), _)| *call == Call::List).map(|(_, tally)| tally.calls).sum::<u64>()
+    };
+    let [few, many] = [("few", 7), ("many", 60)].map(|(topic, partitions)| {
+        let before = lists();
+        manager.create_topic(topic, partitions, []).expect("a topic");
+        lists() - before
+    });
+    bench.backend.names().create_dir_all(Path::new("/alone")).expect("a directory");
+    let alone = LogDir::open(Path::new("/alone"), options(&bench)).expect("open");
+    let before = lists();
+    alone.get_or_create(&p(0), None).expect("a log");
+    assert_eq!(many - few, 53 * (lists() - before), "a partition more costs what opening its log does");
+    assert_eq!(partitions_of(&manager), [23, 22, 22]);
+}
+
+#[test]
 fn a_directory_that_is_given_no_scheduler_does_its_periodic_work() {
     let backend = kseg_io_backends::open("memory").expect("memory");
     backend.names().create_dir_all(Path::new("/disk0")).expect("a directory");
