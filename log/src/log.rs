@@ -25,7 +25,7 @@ use crate::pressure::PressureGauge;
 use crate::producer_state::ProducerState;
 use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
 use crate::trouble::{Trouble, Troubles};
 
 /// Name of the file that holds a partition's leader epochs.
@@ -84,6 +84,9 @@ pub(crate) struct Inner {
     pub(crate) verify_transactions: AtomicBool,
     /// Held while the epoch file is written: background work writes it too.
     pub(crate) epoch_file: Mutex<()>,
+    /// Background work that changes files of the directory holds it shared, and looks first whether the log is closed. Who
+    /// closes the log takes it alone once: from then on another log may have the directory's name.
+    pub(crate) late: RwLock<()>,
     /// Counts what has changed the names in the directory: each made segment, each swap.
     pub(crate) names_made: AtomicU64,
     /// The count at the beginning of the last sync of the directory.
@@ -299,7 +302,11 @@ impl Inner {
     }
 
     /// Renames the files of `segments` to `.deleted` now, and removes them after `file.delete.delay.ms`.
-    pub(crate) fn delete_later(&self, segments: Vec<Arc<Segment>>, deferred: &mut Deferred) -> Result<()> {
+    pub(crate) fn delete_later(
+        self: &Arc<Self>,
+        segments: Vec<Arc<Segment>>,
+        deferred: &mut Deferred,
+    ) -> Result<()> {
         let delay = u64::try_from(self.config().file_delete_delay_ms).unwrap_or(0);
         let mut renamed = Ok(());
         for segment in segments {
@@ -308,17 +315,17 @@ impl Inner {
                 renamed = renamed.and(Err(self.wrap(e)));
                 continue;
             }
-            // What a failed removal leaves is removed when the log is opened next.
-            let troubles = self.troubles.clone();
             info!(file = %segment.path().display(), delay_ms = delay, "segment will be deleted");
-            deferred.push("delete-file", delay, move || troubles.note("delete-file", segment.remove()));
+            self.push_late(deferred, "delete-file", delay, move |log| {
+                segment.remove().map_err(|e| log.wrap(e))
+            });
         }
         renamed
     }
 
     /// Renames the snapshots at `offsets` to `.deleted` now, and removes them after `file.delete.delay.ms`.
     pub(crate) fn delete_snapshots_later(
-        &self,
+        self: &Arc<Self>,
         writer: &mut Writer,
         offsets: &[Offset],
         deferred: &mut Deferred,
@@ -329,12 +336,35 @@ impl Inner {
                 continue;
             }
             let to = self.dir.join(file_name(offset, FileKind::Snapshot, Suffix::Deleted));
-            let (backend, troubles) = (self.backend.clone(), self.troubles.clone());
-            deferred.push("delete-producer-snapshot", delay, move || {
-                troubles.note("delete-producer-snapshot", backend.names().remove(&to));
+            self.push_late(deferred, "delete-producer-snapshot", delay, move |log| {
+                Ok(log.backend.names().remove(&to).map(drop)?)
             });
         }
         Ok(())
+    }
+
+    /// Puts off work that changes files of the directory. It is not done once the log has been closed or dropped: what is
+    /// left is removed when the log is opened next.
+    fn push_late(
+        self: &Arc<Self>,
+        deferred: &mut Deferred,
+        task: &'static str,
+        delay_ms: u64,
+        work: impl FnOnce(&Inner) -> Result<()> + Send + 'static,
+    ) {
+        let log = Arc::downgrade(self);
+        deferred.push(task, delay_ms, move || {
+            let Some(log) = log.upgrade() else { return };
+            let _not_closed_meanwhile = log.late.read();
+            if !log.closed.load(Ordering::Acquire) {
+                log.troubles.note(task, work(&log));
+            }
+        });
+    }
+
+    /// Waits for background work that changes files; the log has been closed, so that there will be no more of it.
+    fn end_late_work(&self) {
+        drop(self.late.write());
     }
 }
 
@@ -480,11 +510,14 @@ impl Log {
     /// Notes that `epoch` begins at `offset`, and writes the epoch file.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a negative epoch or offset; [`Error::Io`].
+    /// [`Error::InvalidArgument`] for a negative epoch or offset; [`Error::Closed`], [`Error::Fenced`]; [`Error::Io`].
     ///
     /// Source: Kafka `LeaderEpochFileCache.assign`.
     pub fn assign_epoch(&self, epoch: LeaderEpoch, offset: Offset) -> Result<()> {
-        self.inner.locked(|_, _| self.inner.assign_epoch(epoch, offset))
+        self.inner.locked(|_, _| {
+            self.inner.check_writable()?;
+            self.inner.assign_epoch(epoch, offset)
+        })
     }
 
     /// The greatest epoch at or below `epoch`, and the offset at which it ends; `None` where nothing is known of it.
@@ -507,6 +540,7 @@ impl Log {
             let done = f();
             if done.is_ok() {
                 self.inner.closed.store(true, Ordering::Release);
+                self.inner.end_late_work();
                 self.inner.settle_failed(&"the partition has moved to another data directory");
             }
             Ok(done)
@@ -534,6 +568,7 @@ impl Log {
             if self.inner.closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
+            self.inner.end_late_work();
             writer.observer = None;
             if self.inner.fence.is_set() {
                 // What the files hold is not what this value knows: only recovery makes them agree, so nothing is written.
@@ -578,10 +613,12 @@ impl Log {
     /// Lets go of all files without a write, as if the process had died.
     pub fn abandon(&self) {
         let _sealed_ones = self.inner.sealed.lock();
-        let _guard = self.inner.writer.lock();
+        let mut writer = self.inner.writer.lock();
         if !self.inner.closed.swap(true, Ordering::AcqRel) {
             self.inner.abandoned.store(true, Ordering::Release);
         }
+        self.inner.end_late_work();
+        writer.observer = None;
         for segment in self.inner.segments().as_slice() {
             segment.abandon();
         }
@@ -622,16 +659,11 @@ impl Inner {
 
     /// Writes the epoch file in the background: the file may name epochs that are gone, never miss one.
     pub(crate) fn write_epochs_later(self: &Arc<Self>, deferred: &mut Deferred) {
-        let log = Arc::downgrade(self);
-        deferred.push("leader-epoch-cache-flush", 0, move || {
-            if let Some(log) = log.upgrade() {
-                let written = log.write_epochs();
-                // A directory that has vanished meanwhile needs no file.
-                let vanished = written.is_err() && matches!(log.backend.names().stat(&log.dir), Ok(None));
-                if !vanished {
-                    log.troubles.note("leader-epoch-cache-flush", written);
-                }
-            }
+        self.push_late(deferred, "leader-epoch-cache-flush", 0, |log| {
+            let written = log.write_epochs();
+            // A directory that has vanished meanwhile needs no file.
+            let vanished = written.is_err() && matches!(log.backend.names().stat(&log.dir), Ok(None));
+            if vanished { Ok(()) } else { written }
         });
     }
 

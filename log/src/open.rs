@@ -33,7 +33,7 @@ use crate::observer::Observer;
 use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, aborted_entry, no_producers, observe};
 use crate::scheduler::{ManualScheduler, Scheduler};
 use crate::segments::Segments;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
 use crate::topic::{DirKind, parse_dir_name};
 use crate::trouble::Troubles;
 
@@ -269,6 +269,7 @@ impl Log {
             abandoned: AtomicBool::new(false),
             verify_transactions: AtomicBool::new(options.verify_transactions),
             epoch_file: Mutex::new(()),
+            late: RwLock::new(()),
             // Whoever had it open before may have left names that are not durable.
             names_made: AtomicU64::new(1),
             names_synced: AtomicU64::new(0),

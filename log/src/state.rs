@@ -145,9 +145,12 @@ impl Log {
     /// Writes a producer snapshot at the log end offset, unless there is one.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Fenced`](crate::Error::Fenced); [`Error::Io`](crate::Error::Io).
     pub fn take_producer_snapshot(&self) -> Result<()> {
-        self.inner.locked(|writer, _| self.inner.take_snapshot(writer, true))
+        self.inner.locked(|writer, _| {
+            self.inner.check_writable()?;
+            self.inner.take_snapshot(writer, true)
+        })
     }
 }
 
