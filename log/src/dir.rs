@@ -211,10 +211,16 @@ impl LogDir {
     /// # Errors
     /// [`Error::Locked`] where a broker, another process or this one has it open; [`Error::NotADirectory`];
     /// [`Error::PartitionFolder`], in which nothing is made; [`Error::Io`]; [`Error::Topics`]. The marker of a clean stop is
-    /// still there then. A malformed checkpoint is no error: it is taken for one without entries, so that recovery begins at
+    /// still there then, unless only its removal failed. A malformed checkpoint is no error: it is taken for one without entries, so that recovery begins at
     /// offset 0 and a log at its first segment, [`damaged_checkpoints`](Self::damaged_checkpoints) names it, and it is kept
     /// aside before it is written anew.
     pub fn open(path: &Path, options: LogDirOptions) -> Result<LogDir> {
+        LogDir::prepare(path, options)?.begin()
+    }
+
+    /// Does what [`open`](Self::open) does as far as it changes nothing: the directory is made where it is missing, locked and
+    /// read.
+    pub(crate) fn prepare(path: &Path, options: LogDirOptions) -> Result<Prepared> {
         options.config.validate()?;
         let names = options.backend.names();
         match names.stat(path)? {
@@ -268,27 +274,12 @@ impl LogDir {
             logs: Mutex::new(BTreeMap::new()),
             futures: Mutex::new(BTreeMap::new()),
             opening: Mutex::new(BTreeMap::new()),
-            unknown: unknown_names(&*options.backend, path)?,
+            unknown: Vec::new(),
             options,
             lock: Arc::new(lock),
             checkpoints: Mutex::new(checkpoints),
         };
-        let leftovers = dir.leftovers()?;
-        // From here on only an orderly stop makes the directory clean again.
-        if dir.options.backend.names().remove(&marker_path)? {
-            dir.options.backend.names().sync_dir(path)?;
-        }
-        if clean {
-            info!(dir = %path.display(), "stopped in an orderly way: no log is recovered");
-        } else {
-            info!(dir = %path.display(), "not stopped in an orderly way: logs are recovered when they are opened");
-        }
-        for name in &dir.unknown {
-            warn!(dir = %path.display(), name, "not a name of a data directory; left alone");
-        }
-        let dir = Arc::new(dir);
-        leftovers.into_iter().for_each(|name| dir.remove_later(name));
-        Ok(LogDir { inner: dir })
+        Ok(Prepared(dir))
     }
 
     /// The directory.
@@ -477,6 +468,40 @@ impl LogDir {
     }
 }
 
+/// A directory that is locked and has been read; nothing in it has been changed.
+pub(crate) struct Prepared(DirInner);
+
+impl Prepared {
+    /// Takes the marker of a clean stop away, and what the last process left undone in hand.
+    pub(crate) fn begin(self) -> Result<LogDir> {
+        let Prepared(mut dir) = self;
+        dir.name_folders()?;
+        dir.unknown = unknown_names(&*dir.options.backend, &dir.path)?;
+        let folders = dir.folders()?;
+        // From here on only an orderly stop makes the directory clean again.
+        if dir.options.backend.names().remove(&dir.path.join(CLEAN_MARKER))? {
+            dir.options.backend.names().sync_dir(&dir.path)?;
+        }
+        let path = dir.path.display();
+        if dir.clean {
+            info!(dir = %path, "stopped in an orderly way: no log is recovered");
+        } else {
+            info!(dir = %path, "not stopped in an orderly way: logs are recovered when they are opened");
+        }
+        for name in &dir.unknown {
+            warn!(dir = %path, name, "not a name of a data directory; left alone");
+        }
+        let dir = Arc::new(dir);
+        for (name, _, kind) in folders {
+            match kind {
+                DirKind::Deleted => dir.remove_later(name),
+                DirKind::Current | DirKind::Future | DirKind::Stray => {}
+            }
+        }
+        Ok(LogDir { inner: dir })
+    }
+}
+
 /// Runs `f` while a partition is not compacted.
 pub(crate) fn paused<T>(
     compaction: &dyn Compaction,
@@ -556,6 +581,31 @@ impl DirInner {
 
     /// The folders of partitions, and the state that their names tell.
     pub(crate) fn folders(&self) -> Result<Vec<(String, TopicPartition, DirKind)>> {
+        let mut folders = self.folders_however_named()?;
+        folders.retain(|(name, partition, kind)| has_its_name(name, partition, *kind));
+        Ok(folders)
+    }
+
+    /// Gives the folders of partitions in use the names by which they are looked for: Kafka takes `t-007` and `t-+7` for
+    /// partition 7 too. One whose place is taken is left alone.
+    fn name_folders(&self) -> Result<()> {
+        let names = self.options.backend.names();
+        let mut renamed = false;
+        for (name, partition, kind) in self.folders_however_named()? {
+            let folder = self.folder(&partition);
+            if !has_its_name(&name, &partition, kind) && names.stat(&folder)?.is_none() {
+                names.rename(&self.path.join(&name), &folder)?;
+                info!(dir = %self.path.display(), name, to = %partition, "partition's folder given its usual name");
+                renamed = true;
+            }
+        }
+        if renamed {
+            names.sync_dir(&self.path)?;
+        }
+        Ok(())
+    }
+
+    fn folders_however_named(&self) -> Result<Vec<(String, TopicPartition, DirKind)>> {
         let mut found = Vec::new();
         for entry in self.options.backend.names().list(&self.path)? {
             let Some(name) = entry.name.to_str().filter(|_| entry.kind == Kind::Dir) else { continue };
@@ -822,7 +872,9 @@ fn unknown_names(backend: &dyn Backend, path: &Path) -> Result<Vec<String>> {
     let mut unknown = Vec::new();
     for entry in backend.names().list(path)? {
         let name = entry.name.to_string_lossy().into_owned();
-        let known = is_ours(&name) || (entry.kind == Kind::Dir && parse_dir_name(&name).is_ok());
+        let partitions =
+            || parse_dir_name(&name).is_ok_and(|(partition, kind)| has_its_name(&name, &partition, kind));
+        let known = is_ours(&name) || (entry.kind == Kind::Dir && partitions());
         if !known {
             unknown.push(name);
         }
@@ -836,4 +888,9 @@ fn has_partitions(backend: &dyn Backend, path: &Path) -> Result<bool> {
     Ok(entries
         .iter()
         .any(|e| e.kind == Kind::Dir && e.name.to_str().is_some_and(|name| parse_dir_name(name).is_ok())))
+}
+
+/// Whether the folder of a partition in use has the name by which it is looked for; the others have names of their own.
+fn has_its_name(name: &str, partition: &TopicPartition, kind: DirKind) -> bool {
+    kind != DirKind::Current || *name == partition.to_string()
 }

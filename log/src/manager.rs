@@ -9,7 +9,7 @@ use kseg_format::{LeaderEpoch, TopicPartition};
 
 use crate::compaction::Compaction;
 use crate::config::BrokerConfig;
-use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, ShutdownReport, paused};
+use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, Prepared, ShutdownReport, paused};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -63,23 +63,30 @@ impl LogManager {
     /// [`Error::Duplicate`] where two hold the same partition; [`Error::Checkpoint`], [`Error::Topics`] for a malformed
     /// file. Where no directory serves, the first one's error.
     pub fn open(paths: &[PathBuf], options: &LogDirOptions) -> Result<LogManager> {
-        let mut dirs: Vec<Place> = Vec::new();
+        let mut found: Vec<(PathBuf, Result<Prepared, String>)> = Vec::new();
         let mut first = None;
+        let mut cause_of = |error: Error| {
+            let cause = error.to_string();
+            first.get_or_insert(error);
+            cause
+        };
+        // All are locked and read before any is changed: where one cannot be had, the others are left as they were.
         for path in paths {
             let path = plain(path);
-            if dirs.iter().any(|place| place.path == path) {
+            if found.iter().any(|(other, _)| *other == path) {
                 let what = format!("{}: given twice: expected each data directory once", path.display());
                 return Err(Error::InvalidArgument { what });
             }
-            let dir = match LogDir::open(&path, options.clone()) {
-                Ok(dir) => Ok(dir),
-                Err(error @ (Error::Io(_) | Error::NotADirectory { .. })) => {
-                    let cause = error.to_string();
-                    first.get_or_insert(error);
-                    Err(cause)
-                }
+            let prepared = match LogDir::prepare(&path, options.clone()) {
+                Ok(prepared) => Ok(prepared),
+                Err(error @ (Error::Io(_) | Error::NotADirectory { .. })) => Err(cause_of(error)),
                 Err(error) => return Err(error),
             };
+            found.push((path, prepared));
+        }
+        let mut dirs = Vec::new();
+        for (path, prepared) in found {
+            let dir = prepared.and_then(|prepared| prepared.begin().map_err(&mut cause_of));
             dirs.push(Place { path, dir, cordoned: Mutex::new(false) });
         }
         if dirs.iter().all(|place| place.dir.is_err()) {

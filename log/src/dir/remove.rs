@@ -135,12 +135,6 @@ impl DirInner {
         }
     }
 
-    /// Folders that were renamed for deletion before the directory was opened.
-    pub(super) fn leftovers(&self) -> Result<Vec<String>> {
-        let folders = self.folders()?.into_iter();
-        Ok(folders.filter(|(.., kind)| *kind == DirKind::Deleted).map(|(name, ..)| name).collect())
-    }
-
     pub(super) fn remove_later(self: &Arc<Self>, name: String) {
         let delay = u64::try_from(self.options.config.file_delete_delay_ms).unwrap_or(0);
         let dir: Weak<DirInner> = Arc::downgrade(self);

@@ -318,3 +318,58 @@ fn log_edge_317_a_directory_that_may_not_be_written_is_out_of_service_from_the_s
     // It holds no lock there.
     disk0(&bench);
 }
+
+#[test]
+fn a_folder_whose_number_is_written_oddly_is_given_its_usual_name() {
+    let bench = Bench::new(&[]);
+    let dir = disk0(&bench);
+    for n in [1, 7] {
+        lead(&dir.get_or_create(&p(n), None).expect("a log"), n as usize, 1, 200);
+    }
+    assert!(dir.shutdown().expect("stopped").clean);
+    let rename = |from: &str, to: &str| {
+        bench
+            .backend
+            .names()
+            .rename(&Path::new("/disk0").join(from), &Path::new("/disk0").join(to))
+            .expect("renamed");
+    };
+    rename("t-7", "t-007");
+    rename("t-1", "t-+1");
+    // Its place is taken.
+    write(&bench, "/disk0/t-01/00000000000000000000.log", b"");
+    write(&bench, "/disk0/t-1/00000000000000000000.log", b"");
+    let dir = disk0(&bench);
+    assert_eq!(dir.partitions().expect("list"), [p(1), p(7)]);
+    assert_eq!(dir.unknown(), ["t-+1", "t-01"]);
+    let summary = dir.load_all(LoadOptions::default()).expect("loaded");
+    assert_eq!((summary.opened, summary.stray.len()), (2, 0));
+    assert_eq!(dir.get(&p(7)).expect("open").expect("a log").log_end_offset().get(), 7);
+    assert!(dir.shutdown().expect("stopped").clean);
+    let left = names(&bench, "/disk0").into_iter().filter(|name| name.starts_with("t-")).collect::<Vec<_>>();
+    assert_eq!(left, ["t-+1", "t-01", "t-1", "t-7"]);
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_every_directory_as_it_was() {
+    let bench = Bench::new(&[]);
+    let two = manager(&bench, 2);
+    two.create_topic("t", 2, []).expect("a topic");
+    assert!(two.shutdown().into_iter().all(|(_, report)| report.expect("stopped").clean));
+    let marked =
+        || ["/disk0", "/disk1"].map(|dir| names(&bench, dir).contains(&".kafka_cleanshutdown".to_owned()));
+    let refused = |expected: &str| {
+        let error = LogManager::open(&paths(2), &options(&bench)).map(drop).expect_err("refused");
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(marked(), [true, true], "{error}");
+    };
+    let held = bench.backend.names().lock(Path::new("/disk1/.lock")).expect("somebody else has it");
+    refused("in use");
+    drop(held);
+    let topics = Path::new("/disk1/kseg-topics.json");
+    let good = bench.backend.names().read(topics, 1 << 20).expect("read").expect("a file");
+    bench.backend.names().replace(topics, b"{").expect("damaged");
+    refused("kseg-topics.json");
+    bench.backend.names().replace(topics, &good).expect("mended");
+    assert!(manager(&bench, 2).live().all(LogDir::was_clean));
+}
