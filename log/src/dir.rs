@@ -54,7 +54,9 @@ use crate::offset_checkpoint::OffsetCheckpoint;
 use crate::open::OpenOptions;
 use crate::scheduler::{InlineScheduler, Scheduler};
 use crate::sync::{AtomicBool, Mutex, Ordering};
-use crate::topic::{DirKind, REMOTE_LOG_INDEX_CACHE, check_topic_name, parse_dir_name};
+use crate::topic::{
+    CLUSTER_METADATA_TOPIC, DirKind, REMOTE_LOG_INDEX_CACHE, check_topic_name, parse_dir_name,
+};
 use crate::topics::{TOPICS, Topics};
 use crate::trouble::Troubles;
 
@@ -882,12 +884,13 @@ fn unknown_names(backend: &dyn Backend, path: &Path) -> Result<Vec<String>> {
     Ok(unknown)
 }
 
-/// Whether any folder in the directory is a partition's.
+/// Whether any folder in the directory is a partition's, other than the metadata quorum's.
 fn has_partitions(backend: &dyn Backend, path: &Path) -> Result<bool> {
+    let is_one = |name: &str| {
+        parse_dir_name(name).is_ok_and(|(partition, _)| partition.topic != CLUSTER_METADATA_TOPIC)
+    };
     let entries = backend.names().list(path)?;
-    Ok(entries
-        .iter()
-        .any(|e| e.kind == Kind::Dir && e.name.to_str().is_some_and(|name| parse_dir_name(name).is_ok())))
+    Ok(entries.iter().any(|e| e.kind == Kind::Dir && e.name.to_str().is_some_and(is_one)))
 }
 
 /// Whether the folder of a partition in use has the name by which it is looked for; the others have names of their own.

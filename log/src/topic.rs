@@ -145,18 +145,22 @@ impl fmt::Display for DirNameError {
 
 impl std::error::Error for DirNameError {}
 
-/// Checks that `name` may be a topic's name: 1 to 249 of `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`.
+/// Checks that `name` may be a topic's name: 1 to 249 of `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`, nor that of the
+/// metadata quorum's topic.
 ///
 /// # Errors
 /// The rule that is broken.
 ///
-/// Source: Kafka `Topic.validate`.
+/// Source: Kafka `Topic.validate`, `ControllerApis.createTopics`.
 pub fn check_topic_name(name: &str) -> Result<(), TopicNameError> {
     if name.is_empty() {
         return Err(TopicNameError::Empty);
     }
     if name == "." || name == ".." {
         return Err(TopicNameError::Dots { name: name.to_owned() });
+    }
+    if name == CLUSTER_METADATA_TOPIC {
+        return Err(TopicNameError::ClusterMetadata);
     }
     let len = name.chars().count();
     if len > TOPIC_LEN_MAX {
@@ -188,6 +192,8 @@ pub enum TopicNameError {
         /// The name.
         name: String,
     },
+    /// It is [`CLUSTER_METADATA_TOPIC`].
+    ClusterMetadata,
     /// It has more than 249 characters.
     TooLong {
         /// How many it has.
@@ -207,7 +213,10 @@ pub enum TopicNameError {
 impl TopicNameError {
     /// Kafka's name for this error.
     pub fn kafka_name(&self) -> &'static str {
-        "InvalidTopicException"
+        match self {
+            TopicNameError::ClusterMetadata => "InvalidRequestException",
+            _ => "InvalidTopicException",
+        }
     }
 }
 
@@ -216,6 +225,12 @@ impl fmt::Display for TopicNameError {
         match self {
             TopicNameError::Empty => f.write_str("a topic's name must not be empty"),
             TopicNameError::Dots { name } => write!(f, "a topic's name must not be {name:?}"),
+            TopicNameError::ClusterMetadata => {
+                write!(
+                    f,
+                    "{CLUSTER_METADATA_TOPIC} is the metadata quorum's, and no topic of a data directory"
+                )
+            }
             TopicNameError::TooLong { len } => {
                 write!(f, "a topic's name has at most {TOPIC_LEN_MAX} characters, this one has {len}")
             }
@@ -315,6 +330,11 @@ mod tests {
             assert_eq!(check_topic_name(name), Err(TopicNameError::Dots { name: name.into() }));
         }
         assert_eq!(check_topic_name(&"x".repeat(250)), Err(TopicNameError::TooLong { len: 250 }));
+        let error = check_topic_name(CLUSTER_METADATA_TOPIC).unwrap_err();
+        assert_eq!(
+            (&error, error.kafka_name()),
+            (&TopicNameError::ClusterMetadata, "InvalidRequestException")
+        );
         let error = check_topic_name("ab/c").unwrap_err();
         assert_eq!(error, TopicNameError::Character { name: "ab/c".into(), at: 2, found: '/' });
         assert!(error.to_string().ends_with("\"ab/c\" has '/' at 2"));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use kseg_format::{PartitionMetadata, TopicPartition, Uuid};
 use kseg_io_backends::Kind;
 
-use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS};
+use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS, check_partition};
 use tracing::{info, warn};
 
 use crate::error::{Error, Result};
@@ -91,6 +91,7 @@ impl DirInner {
         kind: DirKind,
         tell: bool,
     ) -> Result<Option<String>> {
+        check_partition(partition)?;
         self.health.check()?;
         let renamed = self.in_turn(partition, || {
             let names = self.options.backend.names();

@@ -373,3 +373,29 @@ fn a_start_that_is_refused_leaves_every_directory_as_it_was() {
     bench.backend.names().replace(topics, &good).expect("mended");
     assert!(manager(&bench, 2).live().all(LogDir::was_clean));
 }
+
+#[test]
+fn the_metadata_quorums_folder_is_nobodys_partition() {
+    let bench = Bench::new(&[]);
+    write(&bench, "/disk0/__cluster_metadata-0/00000000000000000000.log", b"not ours to read");
+    let dir = disk0(&bench);
+    let quorum = TopicPartition::new("__cluster_metadata", 0);
+    assert!(dir.was_clean(), "a new directory");
+    assert_eq!((dir.partitions().expect("list"), dir.unknown()), (Vec::new(), [].as_slice()));
+    assert_eq!(dir.load_all(LoadOptions::default()).expect("loaded").opened, 0);
+    let refusals = [
+        dir.get(&quorum).map(drop),
+        dir.get_or_create(&quorum, None).map(drop),
+        dir.create_topic(&quorum.topic, 1, []).map(drop),
+        dir.delete(&quorum).map(drop),
+        dir.set_aside(&quorum).map(drop),
+    ];
+    for refused in refusals {
+        assert_eq!(refused.expect_err("refused").kafka_name(), "InvalidRequestException");
+    }
+    assert!(dir.delete_topic(&quorum.topic).is_err());
+    assert!(dir.shutdown().expect("stopped").clean);
+    assert_eq!(names(&bench, "/disk0/__cluster_metadata-0"), ["00000000000000000000.log"]);
+    // A manager places nothing by it either.
+    assert_eq!(manager(&bench, 1).dirs().expect("dirs")[0].partitions, 0);
+}
