@@ -156,6 +156,8 @@ pub(crate) struct DirInner {
     pub(crate) futures: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
     /// What is held while one partition's log is opened, which may take as long as a recovery does: others go on.
     opening: Mutex<BTreeMap<TopicPartition, Arc<Mutex<()>>>>,
+    /// Partitions that another directory of the node has too, and which: nobody knows which is the right one.
+    twice: Mutex<BTreeMap<TopicPartition, PathBuf>>,
     /// Released once this is dropped and every log in it has been closed or dropped.
     lock: DirLock,
     /// Held while the checkpoints are written.
@@ -278,6 +280,7 @@ impl LogDir {
             opening: Mutex::new(BTreeMap::new()),
             unknown: Vec::new(),
             options,
+            twice: Mutex::new(BTreeMap::new()),
             lock: Arc::new(lock),
             checkpoints: Mutex::new(checkpoints),
         };
@@ -497,7 +500,11 @@ impl Prepared {
         for (name, _, kind) in folders {
             match kind {
                 DirKind::Deleted => dir.remove_later(name),
-                DirKind::Current | DirKind::Future | DirKind::Stray => {}
+                DirKind::Future => {
+                    let dir = dir.path.display();
+                    info!(%dir, name, "the copy of an interrupted move: it goes when the partition is moved again or deleted");
+                }
+                DirKind::Current | DirKind::Stray => {}
             }
         }
         Ok(LogDir { inner: dir })
@@ -660,14 +667,23 @@ impl DirInner {
     /// there once is not of the new one.
     pub(crate) fn make_folder(&self, partition: &TopicPartition, id: Option<Uuid>) -> Result<()> {
         self.forget(partition);
-        let (names, folder) = (self.options.backend.names(), self.folder(partition));
-        names.create_dir_all(&folder)?;
+        self.make_folder_at(&self.folder(partition), id)
+    }
+
+    pub(crate) fn make_folder_at(&self, folder: &Path, id: Option<Uuid>) -> Result<()> {
+        let names = self.options.backend.names();
+        names.create_dir_all(folder)?;
         if let Some(id) = id {
-            let path = folder.join(PartitionMetadata::FILE_NAME);
-            names.replace(&path, &PartitionMetadata::new(id).to_bytes())?;
+            self.write_id(folder, id)?;
         }
         names.sync_dir(&self.path)?;
         Ok(())
+    }
+
+    /// Writes the topic's id to a partition's folder, durably.
+    fn write_id(&self, folder: &Path, id: Uuid) -> Result<()> {
+        let path = folder.join(PartitionMetadata::FILE_NAME);
+        Ok(self.options.backend.names().replace(&path, &PartitionMetadata::new(id).to_bytes())?)
     }
 
     /// The log of a partition from the table, or what `open` gives, which then is in the table. One thread at a time opens
@@ -679,6 +695,10 @@ impl DirInner {
         open: impl FnOnce() -> Result<Option<Arc<Log>>>,
     ) -> Result<Option<Arc<Log>>> {
         self.health.check()?;
+        if let Some(other) = self.twice.lock().get(partition) {
+            let dirs = [self.path.clone(), other.clone()];
+            return Err(Error::Duplicate { partition: partition.clone(), dirs });
+        }
         let known = || self.logs.lock().get(partition).cloned();
         if let Some(log) = known() {
             return Ok(Some(log));
@@ -812,8 +832,14 @@ impl DirInner {
         file.set(self.options.backend.names(), partition, offset)
     }
 
+    /// Another directory has the partition too: its log is not to be had from here.
+    pub(crate) fn note_twice(&self, partition: &TopicPartition, other: &Path) {
+        self.twice.lock().insert(partition.clone(), other.to_path_buf());
+    }
+
     /// The checkpoints know the partition no more.
     pub(crate) fn forget(&self, partition: &TopicPartition) {
+        self.twice.lock().remove(partition);
         let mut marks = self.marks.lock();
         marks.recovery_points.remove(partition);
         marks.log_starts.remove(partition);

@@ -1,33 +1,36 @@
 //! Several data directories as one: which partition lies where, and which directory serves.
 
+mod moving;
+mod twice;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{LeaderEpoch, TopicPartition};
+use kseg_format::TopicPartition;
 
+use self::moving::Moves;
 use crate::compaction::Compaction;
 use crate::config::BrokerConfig;
-use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, Prepared, ShutdownReport, paused};
+use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, Prepared, ShutdownReport};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::read::Isolation;
 use crate::sync::Mutex;
 use crate::topics::{Topic, TopicProblem, new_id, problem};
 
 /// The data directories of one node.
 ///
-/// Each knows all topics that any of them has in its list. A partition lies in one of them: the one that has its folder, else the one with the fewest partitions. A directory that
-/// cannot be opened, or fails later, is out of service; the others go on. While one is, no partition is made that might
-/// lie there.
+/// Each knows all topics that any of them has in its list. A partition lies in one of them: the one that has its folder, else
+/// the one with the fewest partitions. A directory that cannot be opened, or fails later, is out of service; the others go on.
+/// While one is, no partition is made that might lie there.
 ///
 /// Source: Kafka `LogManager`.
 pub struct LogManager {
     dirs: Vec<Place>,
-    /// Held while a partition is placed, moved or deleted, and its table read: never across a log's own I/O.
-    placing: Mutex<()>,
+    /// Held while a partition is placed, moved or deleted.
+    placing: Mutex<Moves>,
 }
 
 struct Place {
@@ -58,10 +61,13 @@ impl LogManager {
     /// One that cannot be opened for an error of the file system is out of service from the start, see
     /// [`dirs`](Self::dirs).
     ///
+    /// A partition that two of them hold, as a crash at the end of a move leaves it, is in one of them afterwards where one
+    /// folder has all that the other has; else its log cannot be had ([`Error::Duplicate`]), and all others can.
+    ///
     /// # Errors
     /// [`Error::InvalidArgument`] for two paths of one directory, or none at all; [`Error::Locked`] where one is in use;
-    /// [`Error::Duplicate`] where two hold the same partition; [`Error::Checkpoint`], [`Error::Topics`] for a malformed
-    /// file. Where no directory serves, the first one's error.
+    /// [`Error::PartitionFolder`]; [`Error::Topics`] for a malformed file: every directory is as it was then, the marker of
+    /// its clean stop included. Where no directory serves, the first one's error.
     pub fn open(paths: &[PathBuf], options: &LogDirOptions) -> Result<LogManager> {
         let mut found: Vec<(PathBuf, Result<Prepared, String>)> = Vec::new();
         let mut first = None;
@@ -94,9 +100,9 @@ impl LogManager {
                 || Error::InvalidArgument { what: "no data directory: expected at least one".to_owned() };
             return Err(first.unwrap_or_else(none));
         }
-        let manager = LogManager { dirs, placing: Mutex::new(()) };
-        manager.check_duplicates()?;
+        let manager = LogManager { dirs, placing: Mutex::default() };
         manager.share_topics();
+        manager.settle_twice();
         Ok(manager)
     }
 
@@ -126,19 +132,6 @@ impl LogManager {
         }
         let id = id.unwrap_or_else(new_id);
         Ok((partitions > 0).then_some(Topic { id, partitions, config: BTreeMap::new() }))
-    }
-
-    fn check_duplicates(&self) -> Result<()> {
-        let mut seen: BTreeMap<TopicPartition, &Path> = BTreeMap::new();
-        for dir in self.live() {
-            for partition in dir.partitions()? {
-                if let Some(other) = seen.insert(partition.clone(), dir.path()) {
-                    let dirs = [other.to_path_buf(), dir.path().to_path_buf()];
-                    return Err(Error::Duplicate { partition, dirs });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The directories that serve, in the order in which they were given.
@@ -343,91 +336,25 @@ impl LogManager {
         Ok(open)
     }
 
-    /// Deletes a partition, see [`LogDir::delete`]. Returns whether there was one.
+    /// Deletes a partition, see [`LogDir::delete`], and the copy of it that is being moved. Returns whether there was one.
     ///
     /// # Errors
     /// [`Error::Offline`] where it is not found and a directory is out of service; else as there.
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool> {
-        let _placing = self.placing.lock();
-        match self.dir_of(partition)? {
-            Some(dir) => dir.delete(partition),
-            None => self.any_offline().map_or(Ok(false), Err),
+        let mut moves = self.placing.lock();
+        self.give_up_copies(&mut moves, partition)?;
+        let mut deleted = false;
+        for dir in self.live() {
+            if dir.has(partition)? {
+                deleted |= dir.delete(partition)?;
+            }
         }
+        if deleted { Ok(true) } else { self.any_offline().map_or(Ok(false), Err) }
     }
 
     /// Tells `compaction` of what happens to the logs of every directory, see [`LogDir::set_compaction`].
     pub fn set_compaction(&self, compaction: Option<&Arc<dyn Compaction>>) {
         self.live().for_each(|dir| dir.set_compaction(compaction.cloned()));
-    }
-
-    /// Copies a step of a partition to the directory at `to`, at least one batch and at most about `max_bytes`; once the copy
-    /// has caught up it becomes the partition, and the old one is deleted. Returns how many bytes are still to be copied: 0
-    /// when the move is done.
-    ///
-    /// Appends may go on between steps. Between the last step and the return the partition takes none: the old log is
-    /// closed, and whoever holds it asks the manager for the new one.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] where the partition is in no directory, or in that one already. [`Error::Io`]: the partition
-    /// is where it was, unless only its deletion there failed.
-    ///
-    /// Source: Kafka `LogManager.replaceCurrentWithFutureLog`, KIP-113.
-    pub fn move_step(&self, partition: &TopicPartition, to: &Path, max_bytes: usize) -> Result<u64> {
-        let target = match &self.place(to)?.dir {
-            Ok(dir) => dir,
-            Err(cause) => return Err(Error::Offline { dir: to.to_path_buf(), cause: cause.clone() }),
-        };
-        let _placing = self.placing.lock();
-        let refuse = |what| Err(Error::InvalidArgument { what: format!("{partition}: {what}") });
-        let Some(source) = self.dir_of(partition)? else { return refuse("in no data directory") };
-        if source.path() == target.path() {
-            return refuse("in that data directory already");
-        }
-        let Some(log) = source.get(partition)? else { return refuse("in no data directory") };
-        let config = (*log.config()).clone();
-        // Whole batches are copied: the first may begin below the log start.
-        let start = log.read(log.log_start_offset(), 1, Isolation::LogEnd, true)?.offset;
-        let start = start.min(log.log_start_offset());
-        let future = target.get_or_create_future(partition, config, start)?;
-        target.inner.copy_id(source.topic_id(partition)?, &future)?;
-        if future.log_end_offset() < start {
-            // Retention has gone past what was copied.
-            future.truncate_fully_and_start_at(start, None)?;
-        }
-        agree(&log, &future)?;
-        copy(&log, &future, max_bytes)?;
-        let left = log.log_end_offset().get().saturating_sub(future.log_end_offset().get());
-        if left > 0 {
-            return Ok(log.size().saturating_sub(future.size()).max(1));
-        }
-        // The source takes nothing meanwhile, and nothing at all once the copy has taken its place.
-        let moved = || -> Result<Option<Arc<Log>>> {
-            let mut promoted = None;
-            log.close_after(|| {
-                agree(&log, &future)?;
-                copy(&log, &future, usize::MAX)?;
-                future.update_high_watermark(log.high_watermark());
-                future.increment_log_start_offset(log.log_start_offset())?;
-                promoted = Some(target.promote(partition)?);
-                Ok(())
-            })?;
-            Ok(promoted)
-        };
-        match source.inner.compaction() {
-            Some(compaction) => paused(&*compaction, partition, || match moved()? {
-                Some(log) => compaction.moved(partition, target.path(), &log),
-                None => Ok(()),
-            })?,
-            None => {
-                if moved()?.is_some() {
-                    target.inner.note_compacted(partition, source.inner.compacted(partition)?)?;
-                    source.inner.note_compacted(partition, None)?;
-                }
-            }
-        }
-        source.inner.delete(partition, false)?;
-        target.checkpoint()?;
-        Ok(0)
     }
 
     /// The partitions of all directories that serve, ascending.
@@ -440,6 +367,8 @@ impl LogManager {
             all.extend(dir.partitions()?);
         }
         all.sort();
+        // One may be in two.
+        all.dedup();
         Ok(all)
     }
 
@@ -499,17 +428,17 @@ impl LogManager {
         if let Some(offline) = self.any_offline() {
             return Err(offline);
         }
-        let _placing = self.placing.lock();
-        let mut with = Vec::new();
+        let mut moves = self.placing.lock();
+        let mut known = false;
         for dir in self.live() {
-            if dir.inner.knows(name)? {
-                with.push(dir);
-            }
+            known |= dir.inner.knows(name)?;
         }
-        if with.is_empty() {
+        if !known {
             return Err(problem(name, TopicProblem::Unknown));
         }
-        with.into_iter().try_for_each(|dir| dir.delete_topic(name))
+        moves.retain(|partition, _| partition.topic != name);
+        // Also where there is nothing but a copy of one of its partitions.
+        self.live().try_for_each(|dir| dir.inner.delete_topic(name))
     }
 
     /// What there is to measure, of every directory and log that is open.
@@ -538,53 +467,6 @@ impl LogManager {
 impl fmt::Debug for LogManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.dirs.iter().map(|place| &place.path)).finish()
-    }
-}
-
-/// Drops of `copy` what `from` has not, or has in another form: what was truncated in `from` since it was copied.
-///
-/// Source: Kafka `ReplicaAlterLogDirsThread`, which is told of truncations and compares leader epochs.
-fn agree(from: &Log, copy: &Log) -> Result<()> {
-    let mut end = from.log_end_offset();
-    if let Some(dropped) = from.take_dropped() {
-        end = end.min(dropped);
-    }
-    // Of truncations before a stop of the process the epochs tell.
-    if let Some(epoch) = copy.latest_epoch()
-        && let Some(shared) = from.end_offset_for_epoch(epoch)
-    {
-        end = end.min(shared.end_offset);
-        if shared.epoch != epoch
-            && let Some(own) = copy.end_offset_for_epoch(shared.epoch)
-        {
-            end = end.min(own.end_offset);
-        }
-    }
-    if copy.log_end_offset() > end {
-        copy.truncate_to(end)?;
-    }
-    Ok(())
-}
-
-/// Appends to `to` what `from` has behind its end, at most about `max_bytes` but at least a batch.
-fn copy(from: &Log, to: &Log, max_bytes: usize) -> Result<()> {
-    /// One read's worth.
-    const STEP: usize = 1 << 20;
-    let mut left = max_bytes;
-    loop {
-        let next = to.log_end_offset();
-        if next >= from.log_end_offset() || left == 0 {
-            return Ok(());
-        }
-        let fetch = from.read(next.max(from.log_start_offset()), left.min(STEP), Isolation::LogEnd, true)?;
-        let Some(region) = fetch.region else {
-            // What lies between here and the end holds no batch.
-            return to.end_at(from.log_end_offset());
-        };
-        let bytes = region.to_bytes().map_err(Error::Io)?;
-        left = left.saturating_sub(bytes.len());
-        // What is in the log goes along, also of an epoch that its epoch file has lost.
-        to.append_as_follower(bytes, LeaderEpoch::new(i32::MAX))?;
     }
 }
 

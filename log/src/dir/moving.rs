@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use kseg_format::{Offset, TopicPartition};
+use kseg_format::{Offset, TopicPartition, Uuid};
+use tracing::info;
 
-use super::{DirInner, LogDir};
+use super::{DirInner, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use crate::log::Log;
@@ -12,50 +13,72 @@ use crate::open::OpenOptions;
 use crate::topic::{DirKind, dir_name};
 use crate::topics::unique;
 
-impl LogDir {
-    /// The copy of a partition that is being moved in; made, with `config` and an empty log from `start` on, where there is
-    /// none.
+impl DirInner {
+    /// The copy of a partition that is being moved in; `None` where none was begun since the directory was opened.
+    pub(crate) fn future(&self, partition: &TopicPartition) -> Option<Arc<Log>> {
+        self.futures.lock().get(partition).cloned()
+    }
+
+    /// Begins the copy of a partition that is to be moved in, of which there must be none: an empty log from `start` on, with
+    /// `config` and the topic's id.
     ///
     /// It is filled by [`append_as_follower`](Log::append_as_follower) and takes the partition's place with
-    /// [`promote`](Self::promote). One that is left by a crash is found again by this call.
+    /// [`promote`](Self::promote).
     ///
     /// # Errors
     /// As [`Log::open`]; the name of a long topic's copy may be too long for the file system.
     ///
     /// Source: Kafka `LogManager.getOrCreateLog` with `isFuture`.
-    pub fn get_or_create_future(
+    pub(crate) fn begin_future(
         &self,
         partition: &TopicPartition,
         config: LogConfig,
         start: Offset,
+        id: Option<Uuid>,
     ) -> Result<Arc<Log>> {
-        let dir = &self.inner;
-        dir.health.check()?;
-        dir.in_turn(partition, || {
-            if let Some(log) = dir.futures.lock().get(partition) {
-                return Ok(log.clone());
+        self.health.check()?;
+        self.in_turn(partition, || {
+            let folder = self.path.join(dir_name(partition, DirKind::Future, unique()));
+            // With its id from the beginning: a broker does not start on a copy without one.
+            self.noted(self.make_folder_at(&folder, id))?;
+            let options = OpenOptions { config, ..self.log_options() };
+            let log = self.noted(self.open_at(&folder, options))?;
+            if start > Offset::ZERO {
+                self.noted(log.truncate_fully_and_start_at(start, None))?;
             }
-            let found =
-                dir.folders()?.into_iter().find(|(_, p, kind)| p == partition && *kind == DirKind::Future);
-            let (name, new) = match found {
-                Some((name, ..)) => (name, false),
-                None => (dir_name(partition, DirKind::Future, unique()), true),
-            };
-            let folder = dir.path.join(name);
-            let names = dir.options.backend.names();
-            if new {
-                dir.noted(names.create_dir_all(&folder).map_err(Error::from))?;
-                dir.noted(names.sync_dir(&dir.path).map_err(Error::from))?;
-            }
-            // Nothing says how far an old copy is durable: all of it is looked at.
-            let options = OpenOptions { config, clean: new, ..dir.log_options() };
-            let log = dir.noted(dir.open_at(&folder, options))?;
-            if new && start > Offset::ZERO {
-                dir.noted(log.truncate_fully_and_start_at(start, None))?;
-            }
-            dir.futures.lock().insert(partition.clone(), log.clone());
+            self.futures.lock().insert(partition.clone(), log.clone());
             Ok(log)
         })
+    }
+
+    /// Gives up the copies of a partition, as [`delete`](Self::delete) does a partition, whoever made them.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Offline`].
+    pub(crate) fn delete_future(self: &Arc<Self>, partition: &TopicPartition) -> Result<()> {
+        self.health.check()?;
+        for (folder, of, kind) in self.noted(self.folders())? {
+            if of == *partition && kind == DirKind::Future {
+                self.give_up(partition, &folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up the copy of a partition that is in this folder.
+    pub(super) fn give_up(self: &Arc<Self>, partition: &TopicPartition, folder: &str) -> Result<()> {
+        let to = dir_name(partition, DirKind::Deleted, unique());
+        self.in_turn(partition, || {
+            if let Some(log) = self.futures.lock().remove(partition) {
+                log.abandon();
+            }
+            let names = self.options.backend.names();
+            let renamed = names.rename(&self.path.join(folder), &self.path.join(&to));
+            self.noted(renamed.and_then(|()| names.sync_dir(&self.path)).map_err(Error::from))
+        })?;
+        info!(dir = %self.path.display(), folder, to, "copy of a partition renamed for deletion");
+        self.remove_later(to);
+        Ok(())
     }
 
     /// Makes the copy of a partition the partition: it is closed, its folder renamed, durably, and opened again. The
@@ -65,30 +88,12 @@ impl LogDir {
     /// [`Error::InvalidArgument`] where there is no copy, or the partition is here already; [`Error::Io`].
     ///
     /// Source: Kafka `LogManager.replaceCurrentWithFutureLog`.
-    pub fn promote(&self, partition: &TopicPartition) -> Result<Arc<Log>> {
-        let dir = &self.inner;
-        dir.health.check()?;
-        dir.in_turn(partition, || dir.noted(dir.promote(partition)))
+    pub(crate) fn promote(&self, partition: &TopicPartition) -> Result<Arc<Log>> {
+        self.health.check()?;
+        self.in_turn(partition, || self.noted(self.take_place(partition)))
     }
 
-    /// Gives up the copy of a partition, as [`delete`](Self::delete) does a partition. Returns whether there was one.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn delete_future(&self, partition: &TopicPartition) -> Result<bool> {
-        let dir = &self.inner;
-        dir.health.check()?;
-        dir.in_turn(partition, || {
-            let Some(log) = dir.futures.lock().remove(partition) else { return Ok(false) };
-            log.abandon();
-            let removed = dir.options.backend.names().remove_dir_all(log.dir());
-            dir.noted(removed.map_err(Error::from)).map(|()| true)
-        })
-    }
-}
-
-impl DirInner {
-    fn promote(&self, partition: &TopicPartition) -> Result<Arc<Log>> {
+    fn take_place(&self, partition: &TopicPartition) -> Result<Arc<Log>> {
         let names = self.options.backend.names();
         let folder = self.folder(partition);
         let refuse =
@@ -102,6 +107,8 @@ impl DirInner {
         future.flush(true)?;
         self.remember(partition, &future);
         future.close()?;
+        // Before the folder has the partition's name: after a crash it is not opened with the marks of another.
+        self.checkpoint(&[RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])?;
         names.rename(future.dir(), &folder)?;
         names.sync_dir(&self.path)?;
         let options = OpenOptions {

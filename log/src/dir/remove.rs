@@ -9,13 +9,12 @@ use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS, check_partition};
 use tracing::{info, warn};
 
 use crate::error::{Error, Result};
-use crate::log::Log;
 use crate::topic::{DirKind, dir_name};
 use crate::topics::unique;
 
 impl LogDir {
-    /// Deletes a partition: its folder is renamed at once, and removed after `file.delete.delay.ms` of the directory's own
-    /// configuration. Returns whether there was one.
+    /// Deletes a partition, and the copy of it that was being moved in: folders are renamed at once, and removed after
+    /// `file.delete.delay.ms` of the directory's own configuration. Returns whether there was one.
     ///
     /// The log takes no further call; regions that readers hold can still be read. The partition may be made anew at once.
     /// A folder that is still there after a crash is removed by whoever opens the directory next.
@@ -53,18 +52,6 @@ impl DirInner {
     /// Longest `partition.metadata` that is read.
     const METADATA_SIZE_MAX: u64 = 64 * 1024;
 
-    /// Gives the copy of a partition the topic's id, where there is one.
-    pub(crate) fn copy_id(&self, id: Option<Uuid>, copy: &Log) -> Result<()> {
-        let path = copy.dir().join(PartitionMetadata::FILE_NAME);
-        let names = self.options.backend.names();
-        if let Some(id) = id
-            && names.stat(&path)?.is_none()
-        {
-            names.replace(&path, &PartitionMetadata::new(id).to_bytes())?;
-        }
-        Ok(())
-    }
-
     pub(super) fn topic_id(&self, partition: &TopicPartition) -> Result<Option<Uuid>> {
         let path = self.folder(partition).join(PartitionMetadata::FILE_NAME);
         let Some(bytes) = self.options.backend.names().read(&path, Self::METADATA_SIZE_MAX)? else {
@@ -76,8 +63,13 @@ impl DirInner {
         }
     }
 
-    /// Deletes a partition; without `tell` one that has moved, of which whoever compacts it knows.
+    /// Deletes a partition and its copy; without `tell` one that has moved, of which whoever compacts it knows.
     pub(crate) fn delete(self: &Arc<Self>, partition: &TopicPartition, tell: bool) -> Result<bool> {
+        self.delete_future(partition)?;
+        self.delete_current(partition, tell)
+    }
+
+    pub(super) fn delete_current(self: &Arc<Self>, partition: &TopicPartition, tell: bool) -> Result<bool> {
         let Some(name) = self.rename_away(partition, DirKind::Deleted, tell)? else { return Ok(false) };
         self.remove_later(name);
         Ok(true)

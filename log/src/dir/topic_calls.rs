@@ -1,6 +1,7 @@
 //! Making, changing and deleting the topics of a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kseg_format::{TopicPartition, Uuid};
 use kseg_io_backends::Kind;
@@ -9,6 +10,7 @@ use tracing::warn;
 use super::{DirInner, LogDir};
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
+use crate::topic::DirKind;
 use crate::topics::{TOPICS, Topic, TopicProblem, Topics, new_id, problem};
 
 /// What could be found out of the topics of a directory.
@@ -151,18 +153,10 @@ impl LogDir {
     /// [`Error::Topic`] where there is none. [`Error::Io`]: partitions may be left,
     /// which a second call deletes.
     pub fn delete_topic(&self, name: &str) -> Result<()> {
-        let partitions: Vec<_> = self.partitions()?.into_iter().filter(|p| p.topic == name).collect();
-        let entry = self.inner.topics.lock().0.contains_key(name);
-        if partitions.is_empty() && !entry {
+        if !self.inner.knows(name)? {
             return Err(problem(name, TopicProblem::Unknown));
         }
-        for partition in &partitions {
-            self.delete(partition)?;
-        }
-        self.inner.change_topics(|topics| {
-            topics.0.remove(name);
-            Ok(())
-        })
+        self.inner.delete_topic(name)
     }
 }
 
@@ -173,6 +167,21 @@ impl DirInner {
     /// [`Error::Io`](crate::Error::Io) where the directory cannot be listed.
     pub(crate) fn knows(&self, topic: &str) -> Result<bool> {
         Ok(self.topics.lock().0.contains_key(topic) || self.partitions()?.iter().any(|p| p.topic == topic))
+    }
+
+    /// Deletes what there is of a topic.
+    pub(crate) fn delete_topic(self: &Arc<Self>, name: &str) -> Result<()> {
+        for (folder, partition, kind) in self.folders()?.into_iter().filter(|(_, p, _)| p.topic == name) {
+            match kind {
+                DirKind::Current => drop(self.delete_current(&partition, true)?),
+                DirKind::Future => self.give_up(&partition, &folder)?,
+                DirKind::Deleted | DirKind::Stray => {}
+            }
+        }
+        self.change_topics(|topics| {
+            topics.0.remove(name);
+            Ok(())
+        })
     }
 
     /// Makes the entry of a new topic; `folders` are the topics that have folders.

@@ -13,6 +13,7 @@ mod life;
 mod load;
 mod manager;
 mod messages;
+mod moves;
 mod order;
 mod places;
 mod producers;

@@ -493,17 +493,6 @@ fn a_full_disk_takes_no_directory_out_of_service() {
 }
 
 #[test]
-fn a_partition_in_two_directories_is_refused() {
-    let bench = Bench::new(&[]);
-    for dir in ["/disk0/t-0", "/disk1/t-0"] {
-        bench.backend.names().create_dir_all(Path::new(dir)).expect("made");
-    }
-    let error = refused(LogManager::open(&paths(2), &options(&bench)));
-    assert_eq!(error.kafka_name(), "IllegalStateException");
-    assert!(error.to_string().contains("/disk0") && error.to_string().contains("/disk1"), "{error}");
-}
-
-#[test]
 fn a_partition_moves_while_it_is_appended_to() {
     let bench = Bench::new(&[("internal.segment.bytes", "1000")]);
     let two = manager(&bench, 2);
