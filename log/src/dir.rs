@@ -748,13 +748,7 @@ impl DirInner {
             Some(config) => config,
             None => self.topics.lock().log_config(&partition.topic, &self.options.config)?,
         };
-        let expected = self.topics.lock().0.get(&partition.topic).map(|topic| topic.id);
-        if let Some(expected) = expected
-            && let Ok(Some(found)) = self.topic_id(partition)
-            && found != expected
-        {
-            return Err(Error::TopicId { dir: self.folder(partition), expected, found });
-        }
+        self.check_id(partition)?;
         let (recovery_point, log_start_offset, high_watermark) = {
             let marks = self.marks.lock();
             let at = |offsets: &Offsets| offsets.get(partition).copied();
@@ -772,6 +766,28 @@ impl DirInner {
             log.update_high_watermark(high_watermark);
         }
         Ok(log)
+    }
+
+    /// Holds the id in a partition's folder against its topic's. Where the folder has lost it, it is written again.
+    ///
+    /// # Errors
+    /// [`Error::TopicId`]; [`Error::SmallFile`] for a malformed file: nobody knows whose records these are then.
+    ///
+    /// Source: Kafka `UnifiedLog.initializeTopicId`.
+    fn check_id(&self, partition: &TopicPartition) -> Result<()> {
+        let found = self.topic_id(partition)?;
+        let expected = self.topics.lock().0.get(&partition.topic).map(|topic| topic.id);
+        match (expected, found) {
+            (Some(expected), Some(found)) if expected != found => {
+                Err(Error::TopicId { dir: self.folder(partition), expected, found })
+            }
+            (Some(expected), None) => {
+                let folder = self.folder(partition);
+                warn!(dir = %folder.display(), id = %expected, "partition.metadata was missing; written again");
+                self.write_id(&folder, expected)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Options of a log that is new, or was closed in an orderly way.

@@ -399,3 +399,60 @@ fn the_metadata_quorums_folder_is_nobodys_partition() {
     // A manager places nothing by it either.
     assert_eq!(manager(&bench, 1).dirs().expect("dirs")[0].partitions, 0);
 }
+
+#[test]
+fn a_partition_metadata_that_cannot_be_read_is_an_error_of_its_partition_alone() {
+    for topic_known in [true, false] {
+        let damages: [&[u8]; 5] = [
+            b"",
+            b"garbage",
+            b"version: 0",
+            b"version: 0\ntopic_id: short",
+            b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        ];
+        for damage in damages {
+            let bench = Bench::new(&[]);
+            let dir = disk0(&bench);
+            if topic_known {
+                dir.create_topic("t", 2, []).expect("a topic");
+            }
+            for n in 0..2 {
+                lead(&dir.get_or_create(&p(n), None).expect("a log"), 1, 1, 100);
+            }
+            assert!(dir.shutdown().expect("stopped").clean);
+            let path = Path::new("/disk0/t-0").join(PartitionMetadata::FILE_NAME);
+            bench.backend.names().remove(&path).expect("removed");
+            write(&bench, "/disk0/t-0/partition.metadata", damage);
+            let dir = disk0(&bench);
+            let summary = dir.load_all(LoadOptions::default()).expect("loaded");
+            assert_eq!((summary.opened, summary.failed.len()), (1, 1));
+            let error = dir.get(&p(0)).map(drop).expect_err("damaged");
+            assert_eq!(error.kafka_name(), "KafkaStorageException", "{error}");
+            let text = error.to_string();
+            assert!(
+                ["/disk0/t-0/partition.metadata", "expected", "found"].iter().all(|part| text.contains(part)),
+                "{text}"
+            );
+            assert!(dir.get_or_create(&p(0), None).is_err());
+            assert_eq!(dir.offline(), None);
+            let left = bench.backend.names().read(&path, 1000).expect("read").expect("a file");
+            assert_eq!(left, damage);
+            // It can be deleted all the same.
+            assert!(dir.delete(&p(0)).expect("deleted"));
+        }
+    }
+}
+
+#[test]
+fn a_lost_partition_metadata_is_written_again_where_the_topics_id_is_known() {
+    let bench = Bench::new(&[]);
+    let dir = disk0(&bench);
+    let topic = dir.create_topic("t", 1, []).expect("a topic");
+    lead(&dir.get(&p(0)).expect("open").expect("a log"), 1, 1, 100);
+    assert!(dir.shutdown().expect("stopped").clean);
+    let path = Path::new("/disk0/t-0").join(PartitionMetadata::FILE_NAME);
+    bench.backend.names().remove(&path).expect("removed");
+    let dir = disk0(&bench);
+    assert_eq!(dir.get(&p(0)).expect("open").expect("a log").log_end_offset().get(), 1);
+    assert_eq!(dir.topic_id(&p(0)).expect("read"), Some(topic.id));
+}
