@@ -68,9 +68,9 @@ impl Segment {
         AbortedTransaction::check_all(&bytes, self.base).map_err(|source| Error::Aborted { path, source })
     }
 
-    /// Whether the transaction index can be of this segment, which ends before `end`: entries of a known version, by ascending
-    /// markers within the segment, each behind its transaction's first offset. One that is not is to be made anew from the
-    /// markers.
+    /// Whether the transaction index can be of this segment, which ends before `end`: whole entries of a known version, by
+    /// ascending markers within the segment, each behind its transaction's first offset, and stable up to no further than the
+    /// marker and no less far than the entry before. One that is not is to be made anew from the markers.
     ///
     /// Reads the index and nothing else; a missing one is taken for one without entries, since most segments have none.
     ///
@@ -84,13 +84,18 @@ impl Segment {
             Err(Error::Aborted { .. }) => return Ok(false),
             Err(e) => return Err(e),
         };
-        let mut after = None;
-        Ok(entries.iter().all(|entry| {
-            let last = entry.last_offset;
-            let fits = (self.base..end).contains(&last) && entry.first_offset <= last && Some(last) > after;
-            after = Some(last);
-            fits
-        }))
+        let len = self.backend.names().stat(&self.txn_path())?.map_or(0, |stat| stat.len);
+        let (mut after, mut stable) = (None, Offset::ZERO);
+        Ok(len == (entries.len() * AbortedTransaction::LEN) as u64
+            && entries.iter().all(|entry| {
+                let last = entry.last_offset;
+                let fits = (self.base..end).contains(&last)
+                    && (Offset::ZERO..=last).contains(&entry.first_offset)
+                    && Some(last) > after
+                    && (stable..=last.next()).contains(&entry.last_stable_offset);
+                (after, stable) = (Some(last), entry.last_stable_offset);
+                fits
+            }))
     }
 
     /// Puts these aborted transactions, by ascending markers, in the place of those that the index holds. Atomic and durable:
