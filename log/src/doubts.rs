@@ -30,6 +30,8 @@ pub struct Doubt {
 pub enum DoubtReason {
     /// The batch contradicts what the batches before it say of its producer.
     Producer(ProducerStateError),
+    /// The bytes are no batch that can be read; the offset is the one behind the batch before it.
+    Batch(kseg_segment::Error),
     /// The control batch has no marker that can be read.
     Marker(DecodeError),
     /// The snapshot could not be read; it was removed, and an older one or the batches took its place.
@@ -44,6 +46,7 @@ impl fmt::Display for Doubt {
         }
         match &self.reason {
             DoubtReason::Producer(e) => write!(f, "{e}; kept, and left out of the producer's state"),
+            DoubtReason::Batch(e) => write!(f, "{e}; kept, and left out of its producer's state"),
             DoubtReason::Marker(e) => write!(f, "no transaction marker: {e}; kept, and ends no transaction"),
             DoubtReason::Snapshot(snapshot) => {
                 write!(f, "{}; the producers were read from the batches", snapshot.reason)

@@ -419,16 +419,30 @@ impl Inner {
         end: Offset,
         doubts: &mut Doubts,
     ) -> Result<()> {
-        let Some(from) = segment.translate(start).map_err(|e| self.wrap(e))? else { return Ok(()) };
-        let region = segment.read(start, usize::MAX, Some(segment.size()), true).map_err(|e| self.wrap(e))?;
-        let Some(read) = region else { return Ok(()) };
-        let mut walk = BatchReader::new(&**read.region.file(), from.position, segment.size());
+        let from = match segment.translate(start) {
+            Ok(Some(found)) => found.position,
+            Ok(None) => return Ok(()),
+            // All of the segment is looked through then, and what lies below `start` left out.
+            Err(kseg_segment::Error::Corrupt { .. }) => 0,
+            Err(e) => return Err(self.wrap(e)),
+        };
+        let all = segment.region_from(None).map_err(|e| self.wrap(e))?;
+        let mut walk = BatchReader::new(&**all.file(), from, segment.size());
         let mut update = ProducerUpdate::new(Origin::Replication, None);
-        while let Some((position_in_file, batch)) = walk.next().map_err(|e| self.wrap(e))? {
+        let mut next = start;
+        loop {
+            // What it says of its producer is not known; the batches behind it are read all the same.
+            let mut passed = |at, e| doubts.add(segment.path(), Some(at), next, DoubtReason::Batch(e));
+            let found = walk.next_readable(&mut passed).map_err(|e| self.wrap(e))?;
+            let Some((position_in_file, batch)) = found else { break };
             let header: BatchHeader = *batch.header();
             if header.last_offset() >= end && header.base_offset().is_none_or(|base| base >= end) {
                 break;
             }
+            if header.last_offset() < start {
+                continue;
+            }
+            next = header.next_offset();
             if header.producer_id().is_none() {
                 continue;
             }

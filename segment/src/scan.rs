@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use kseg_format::{Batch, BatchHeader, Framed, HEADER_UP_TO_MAGIC, frame};
+use kseg_format::{Batch, BatchHeader, Framed, HEADER_UP_TO_MAGIC, Magic, frame};
 use kseg_io_backends::{Appender, IoError, RawFile};
 
 use crate::error::{Error, Result};
@@ -41,6 +41,20 @@ impl ReadAt for dyn Appender + '_ {
     fn path(&self) -> PathBuf {
         self.file().path()
     }
+}
+
+/// Where the batch ends that begins at `at`, if its size field is one and it lies before `end`, whatever else is wrong with it.
+fn behind<F: ReadAt + ?Sized>(file: &F, at: u64, end: u64) -> Result<Option<u64>> {
+    let mut prefix = [0; HEADER_UP_TO_MAGIC];
+    if file.read_at(&mut prefix, at)? < prefix.len() {
+        return Ok(None);
+    }
+    // What kind of batch it is is not asked, as in Kafka, but where it ends.
+    prefix[HEADER_UP_TO_MAGIC - 1] = Magic::V2.get() as u8;
+    Ok(match frame(&prefix, end.saturating_sub(at)) {
+        Ok(Framed::Whole { size, .. }) => Some(at + size as u64),
+        Ok(Framed::Torn { .. } | Framed::End) | Err(_) => None,
+    })
 }
 
 /// Bytes that one read of a header walk takes where batches are small: about one index interval.
@@ -117,6 +131,16 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
         self.position = at + header.size() as u64;
         self.ahead = if header.size() < CHUNK { CHUNK } else { 0 };
         Ok(Some((at, header)))
+    }
+
+    /// Passes over a batch that [`next`](Self::next) has refused, by its size alone; `false` where that leads nowhere.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the read fails.
+    pub fn skip(&mut self) -> Result<bool> {
+        let behind = behind(self.file, self.position, self.end)?;
+        self.position = behind.unwrap_or(self.position);
+        Ok(behind.is_some())
     }
 
     /// The bytes from `at` on: a header's worth, or all that remains.
@@ -206,6 +230,30 @@ impl<'f, F: ReadAt + ?Sized> BatchReader<'f, F> {
                 Ok(Some((at, batch)))
             }
             Err(e) => Err(Error::corrupt(&self.file.path(), at, e)),
+        }
+    }
+
+    /// As [`next`](Self::next), but passes over what cannot be a batch by its size alone, as far as that leads; `passed` is told
+    /// of each, with its position.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a read fails.
+    pub fn next_readable(&mut self, passed: &mut dyn FnMut(u64, Error)) -> Result<Option<(u64, Batch<'_>)>> {
+        loop {
+            let at = self.position;
+            let Err(refused) = self.next().map(drop) else {
+                // It is in the buffer.
+                self.position = at;
+                return self.next();
+            };
+            if !matches!(refused, Error::Corrupt { .. }) {
+                return Err(refused);
+            }
+            passed(at, refused);
+            match behind(self.file, at, self.end)? {
+                Some(behind) => self.position = behind,
+                None => return Ok(None),
+            }
         }
     }
 
