@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kseg_format::{Magic, Offset, parse_epochs};
+use kseg_format::{AbortedTransaction, Magic, Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::{
     BatchReader, Cut, CutReason, FileKind, FileName, Headers, Overflow, Segment, Suffix, file_name,
-    keep_aside, parse_file_name,
+    parse_file_name,
 };
 use tracing::{error, info, warn};
 
@@ -95,7 +95,7 @@ pub struct LoadReport {
     pub recovered: Vec<Offset>,
     /// What was cut from `.log` files, and why.
     pub cuts: Vec<Cut>,
-    /// Whole segments that lay behind a cut, and the files that hold them now.
+    /// Files that hold whole segments which left the log: those behind a cut, and those of a log that ended below its start.
     pub set_aside: Vec<PathBuf>,
     /// Files of interrupted operations that were removed, and index files without a `.log` file.
     pub removed: Vec<PathBuf>,
@@ -105,7 +105,8 @@ pub struct LoadReport {
     pub split: Vec<Offset>,
     /// Segments whose index files were missing and have been rebuilt.
     pub rebuilt: Vec<Offset>,
-    /// Segments whose transaction index could not be theirs, and has been made anew from the markers.
+    /// Segments whose transaction index could not be theirs, or was missing beside a missing offset index, and has been made anew
+    /// from the markers.
     pub aborted_rebuilt: Vec<Offset>,
     /// Files whose names are none of a log's; they are left alone.
     pub unknown: Vec<PathBuf>,
@@ -114,10 +115,12 @@ pub struct LoadReport {
     pub doubts: Vec<Doubt>,
     /// How many more there are.
     pub more_doubts: u64,
-    /// The log ended below its log start offset, so that all its segments went.
+    /// The log ended below its log start offset, so that it begins anew there; its segments are among those set aside.
     pub emptied: bool,
     /// The log ends below its recovery point: what had been made durable is gone, up to this offset.
     pub missing_up_to: Option<Offset>,
+    /// After an orderly stop the log ends above its recovery point, this offset, where that stop had left its end.
+    pub left_at: Option<Offset>,
 }
 
 impl LoadReport {
@@ -147,6 +150,7 @@ impl LoadReport {
             && self.doubts.is_empty()
             && !self.emptied
             && self.missing_up_to.is_none()
+            && self.left_at.is_none()
     }
 }
 
@@ -157,10 +161,13 @@ impl fmt::Display for LoadReport {
             writeln!(f, "{cut}")?;
         }
         for path in &self.set_aside {
-            writeln!(f, "{}: a segment behind a cut, kept aside", path.display())?;
+            writeln!(f, "{}: a whole segment, kept aside", path.display())?;
         }
         for base in &self.aborted_rebuilt {
-            writeln!(f, "segment {base}: its transaction index was not its own, and has been made anew")?;
+            writeln!(
+                f,
+                "segment {base}: its transaction index was missing or not its own, and has been made anew"
+            )?;
         }
         for path in &self.unknown {
             writeln!(f, "{}: not a file of a log, left alone", path.display())?;
@@ -175,12 +182,19 @@ impl fmt::Display for LoadReport {
             writeln!(f, "and {} more of that kind", self.more_doubts)?;
         }
         if self.emptied {
-            writeln!(f, "the log ended below its log start offset; its segments were removed")?;
+            writeln!(f, "the log ended below its log start offset, and begins anew there")?;
         }
         if let Some(offset) = self.missing_up_to {
             writeln!(
                 f,
                 "the log ends below offset {offset}, up to which it had been made durable: records are missing"
+            )?;
+        }
+        if let Some(offset) = self.left_at {
+            writeln!(
+                f,
+                "the log ends above offset {offset}, its recovery point, where an orderly stop leaves its end: the checkpoint is \
+                 not this log's, or its last offsets are not those that were given"
             )?;
         }
         Ok(())
@@ -284,6 +298,7 @@ impl Log {
                 clean: options.clean,
                 log_start: options.log_start_offset,
                 recovery_point: options.recovery_point,
+                unflushed: options.recovery_point,
                 report: &mut report,
                 doubts: Doubts::default(),
                 present: BTreeSet::new(),
@@ -335,9 +350,12 @@ fn read_epochs(backend: &dyn Backend, dir: &Path) -> Result<LeaderEpochCache> {
 
 struct Loading<'l> {
     log: &'l Arc<Inner>,
+    /// The log was closed in an orderly way, and its end is where that left it.
     clean: bool,
     log_start: Offset,
     recovery_point: Offset,
+    /// Where the batches begin that are checked unless `clean`.
+    unflushed: Offset,
     report: &'l mut LoadReport,
     doubts: Doubts,
     /// The files of segments, as they were listed last.
@@ -517,12 +535,15 @@ impl Loading<'_> {
     /// Phases 4 to 6.
     fn load(&mut self, writer: &mut Writer, deferred: &mut Deferred, kind: DirKind) -> Result<()> {
         self.open_segments()?;
+        if kind != DirKind::Deleted {
+            self.doubt_the_end()?;
+        }
         let known_end = loop {
             while let Some(split) = self.split_one()? {
                 self.finish_split(split, deferred)?;
             }
             self.rebuild_missing(writer)?;
-            let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer, deferred)? };
+            let known_end = if kind == DirKind::Deleted { None } else { self.recover(writer)? };
             let Some(split) = self.overflowed.take() else { break known_end };
             self.finish_split(split, deferred)?;
             self.report.recovered.clear();
@@ -549,6 +570,9 @@ impl Loading<'_> {
         let log_start = self.log_start.max(first);
         if kind != DirKind::Deleted && log_end < self.recovery_point && !self.report.emptied {
             self.report.missing_up_to = Some(self.recovery_point);
+        }
+        if self.clean && self.recovery_point > Offset::ZERO && log_end > self.recovery_point {
+            self.report.left_at = Some(self.recovery_point);
         }
         let recovery_point =
             if self.clean && known_end.is_some() { log_end } else { self.recovery_point.min(log_end) };
@@ -666,13 +690,28 @@ impl Loading<'_> {
                 segment.rebuild_indexes().map_err(|e| log.wrap(e))?;
                 self.report.rebuilt.push(base);
             }
-            if !self.clean || self.present.contains(&(base, FileKind::OffsetIndex)) {
+            if self.present.contains(&(base, FileKind::OffsetIndex)) {
+                continue;
+            }
+            // What lost its index may have lost its aborted transactions as well: that there are none looks the same.
+            if !self.present.contains(&(base, FileKind::TxnIndex)) {
+                let aborted = self.aborted_of(segment)?;
+                if !aborted.is_empty() {
+                    segment.replace_aborted(&aborted).map_err(|e| log.wrap(e))?;
+                    self.report.aborted_rebuilt.push(base);
+                }
+            }
+            if !self.clean {
                 continue;
             }
             let end = match segments.as_slice().get(n + 1) {
                 Some(next) => next.base_offset(),
                 None => segment.next_offset().map_err(|e| log.wrap(e))?,
             };
+            if end <= self.log_start {
+                // None of its batches is the log's any more, and the snapshots behind it know producers that only they know.
+                continue;
+            }
             writer.producers = log.list_producers()?;
             let known = segments.without(|s| s.base_offset() >= base);
             log.rebuild_producers_over(&known, writer, self.log_start, base, false, &mut self.doubts)?;
@@ -710,14 +749,30 @@ impl Loading<'_> {
         Ok(None)
     }
 
-    /// Base offset of the segment that holds the recovery point.
+    /// After an orderly stop the log ends at its recovery point, if there is one: no checksum covers the offsets that say so.
+    /// Where it does not, and the last segment is damaged, that is checked batch by batch, as after a crash.
+    ///
+    /// Kafka takes the end as it comes, and gives offsets out again, or leaves the good batches below its log start.
+    fn doubt_the_end(&mut self) -> Result<()> {
+        let log = self.log;
+        let segments = log.segments();
+        let (Some(last), true) = (segments.active(), self.clean) else { return Ok(()) };
+        let expected = Some(self.recovery_point).filter(|&point| point > Offset::ZERO);
+        if !last.is_as_left(expected).map_err(|e| log.wrap(e))? {
+            self.clean = false;
+            self.unflushed = last.base_offset();
+        }
+        Ok(())
+    }
+
+    /// Base offset of the first segment that recovery checks.
     fn first_unflushed(&self, segments: &Segments) -> Offset {
-        let index = segments.floor_index(self.recovery_point).unwrap_or(0);
+        let index = segments.floor_index(self.unflushed).unwrap_or(0);
         segments.as_slice().get(index).map_or(Offset::ZERO, |s| s.base_offset())
     }
 
     /// Phase 5. Returns the log end offset; `None` where there is no segment.
-    fn recover(&mut self, writer: &mut Writer, deferred: &mut Deferred) -> Result<Option<Offset>> {
+    fn recover(&mut self, writer: &mut Writer) -> Result<Option<Offset>> {
         let log = self.log;
         let segments = log.segments();
         let mut end = None;
@@ -728,7 +783,7 @@ impl Loading<'_> {
                 self.report.cuts.extend(recovered.cut);
             }
         } else {
-            let unflushed = segments.range(self.recovery_point, Offset::new(i64::MAX))?.to_vec();
+            let unflushed = segments.range(self.unflushed, Offset::new(i64::MAX))?.to_vec();
             for (n, segment) in unflushed.iter().enumerate() {
                 let (next_offset, cut) = self.recover_segment(writer, segment, &unflushed[n + 1..])?;
                 if self.overflowed.is_some() {
@@ -756,8 +811,7 @@ impl Loading<'_> {
         if end.is_some_and(|end| end < self.log_start) {
             self.report.emptied = true;
             let all = log.segments().as_slice().to_vec();
-            *log.segments.write() = Arc::new(Segments::default());
-            log.delete_later(all, deferred)?;
+            self.set_aside(&all)?;
             if log.epochs.write().clear_and_flush().write != FileWrite::None {
                 log.write_epochs()?;
             }
@@ -782,34 +836,28 @@ impl Loading<'_> {
             if segment.aborted_are_sound(end).map_err(|e| log.wrap(e))? {
                 continue;
             }
-            self.rebuild_aborted(segment)?;
+            let aborted = self.aborted_of(segment)?;
+            segment.replace_aborted(&aborted).map_err(|e| log.wrap(e))?;
             self.report.aborted_rebuilt.push(base);
         }
         Ok(())
     }
 
-    /// Makes a segment's transaction index from its markers and the producers that were known when it began.
-    fn rebuild_aborted(&mut self, segment: &Segment) -> Result<()> {
+    /// The aborted transactions that end in a segment, by its markers and the producers that were known when it began.
+    fn aborted_of(&mut self, segment: &Segment) -> Result<Vec<AbortedTransaction>> {
         let log = self.log;
         let base = segment.base_offset();
         let mut state = log.producers_at(self.log_start, base, &mut self.doubts)?;
         let mut aborted = Vec::new();
-        let all = segment.read(base, usize::MAX, Some(segment.size()), true).map_err(|e| log.wrap(e))?;
-        if let Some(all) = all {
-            let mut walk = BatchReader::new(&**all.region.file(), 0, segment.size());
-            loop {
-                let (position, batch) = match walk.next() {
-                    Ok(Some(next)) => next,
-                    // What cannot be read is reported when it is read.
-                    Ok(None) | Err(kseg_segment::Error::Corrupt { .. }) => break,
-                    Err(e) => return Err(log.wrap(e)),
-                };
-                // Doubts about a batch are noted when the producers are rebuilt.
-                let ended = observe(&mut state, &batch, Place { segment: base, position });
-                aborted.extend(ended.unwrap_or_default().iter().filter_map(aborted_entry));
-            }
+        let all = segment.region_from(None).map_err(|e| log.wrap(e))?;
+        let mut walk = BatchReader::new(&**all.file(), 0, segment.size());
+        // What cannot be read is reported when it is read.
+        while let Some((position, batch)) = walk.next_readable(&mut |_, _| {}).map_err(|e| log.wrap(e))? {
+            // Doubts about a batch are noted when the producers are rebuilt.
+            let ended = observe(&mut state, &batch, Place { segment: base, position });
+            aborted.extend(ended.unwrap_or_default().iter().filter_map(aborted_entry));
         }
-        segment.replace_aborted(&aborted).map_err(|e| log.wrap(e))
+        Ok(aborted)
     }
 
     /// Checks one segment, with the leader epochs and producers of its batches. Where it is damaged the segments behind it
@@ -874,7 +922,7 @@ impl Loading<'_> {
             }
         }
         if checked.damage.is_some() {
-            self.set_aside_behind(later)?;
+            self.set_aside(later)?;
         }
         let recovered = segment.cut(checked).map_err(|e| log.wrap(e))?;
         if epochs_changed {
@@ -890,22 +938,21 @@ impl Loading<'_> {
         Ok((recovered.next_offset, recovered.cut))
     }
 
-    /// Segments behind a cut leave the log; their batches are kept aside, their indexes are not.
-    fn set_aside_behind(&mut self, later: &[Arc<Segment>]) -> Result<()> {
-        let log = self.log;
-        for segment in later {
-            let path = segment.path();
-            if segment.size() > 0 {
-                let file = log.backend.open(&path, OpenHow::Read)?;
-                let kept =
-                    keep_aside(&*log.backend, &*file, &path, 0, segment.size()).map_err(|e| log.wrap(e))?;
-                self.report.set_aside.extend(kept);
-            }
-            segment.remove().map_err(|e| log.wrap(e))?;
-            let snapshot = self.path(&file_name(segment.base_offset(), FileKind::Snapshot, Suffix::None));
-            log.backend.names().remove(&snapshot)?;
+    /// Segments leave the log; their batches are kept aside, their indexes are not.
+    fn set_aside(&mut self, gone: &[Arc<Segment>]) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
         }
-        let gone: BTreeSet<Offset> = later.iter().map(|s| s.base_offset()).collect();
+        let log = self.log;
+        let names = log.backend.names();
+        for segment in gone {
+            self.report.set_aside.extend(segment.set_aside().map_err(|e| log.wrap(e))?);
+            let snapshot = self.path(&file_name(segment.base_offset(), FileKind::Snapshot, Suffix::None));
+            names.remove(&snapshot)?;
+        }
+        // Before anything takes their place: were their names still there, the log would have a hole.
+        names.sync_dir(&log.dir)?;
+        let gone: BTreeSet<Offset> = gone.iter().map(|s| s.base_offset()).collect();
         let kept = log.segments().without(|s| gone.contains(&s.base_offset()));
         *log.segments.write() = Arc::new(kept);
         Ok(())
@@ -918,7 +965,7 @@ fn is_kept_beside(name: &str) -> bool {
     base == EPOCH_FILE || base == "partition.metadata" || name.ends_with(".checkpoint") || is_cut(name)
 }
 
-/// A name that [`keep_aside`] gives.
+/// A name for what was kept aside ([`Cut::kept`], [`Segment::set_aside`]).
 fn is_cut(name: &str) -> bool {
     let base = match name.rsplit_once('.') {
         Some((base, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => base,

@@ -143,7 +143,11 @@ impl Inner {
             return Ok(Fetch::nothing(self.look_up(segments, start)?, isolation));
         }
         for segment in &segments.as_slice()[floor..] {
-            if let Some(fetch) = self.read_segment(segment, start, max_bytes, end, isolation, min_one)? {
+            let next = segments.above(segment.base_offset()).first().map(|next| next.base_offset());
+            let limit = next.unwrap_or(marks.log_end.offset);
+            if let Some(fetch) =
+                self.read_segment(segment, start, max_bytes, (end, limit), isolation, min_one)?
+            {
                 return Ok(fetch);
             }
         }
@@ -156,7 +160,7 @@ impl Inner {
         segment: &Segment,
         start: Offset,
         max_bytes: usize,
-        end: Mark,
+        (end, limit): (Mark, Offset),
         isolation: Isolation,
         min_one: bool,
     ) -> Result<Option<Fetch>> {
@@ -168,7 +172,7 @@ impl Inner {
                 Some(place) if base == place.segment => Some(place.position.min(segment.size())),
                 _ => None,
             };
-            let read = segment.read(start, max_bytes, until, min_one);
+            let read = segment.read_before(start, max_bytes, until, min_one, Some(limit));
             if segment.truncations() != truncations {
                 continue;
             }
@@ -302,7 +306,14 @@ mod tests {
             let end = Mark { offset: Offset::new(4), place };
             let fetch = log
                 .inner
-                .read_segment(&segment, Offset::new(3), 100, end, Isolation::HighWatermark, true)
+                .read_segment(
+                    &segment,
+                    Offset::new(3),
+                    100,
+                    (end, Offset::new(4)),
+                    Isolation::HighWatermark,
+                    true,
+                )
                 .expect("a read")
                 .expect("a batch");
             let at = Place { segment: Offset::new(2), position: segment.size() / 2 };

@@ -59,7 +59,7 @@ pub use files::{FileKind, FileName, Suffix, file_name, parse_file_name};
 pub use indexes::MapRegion;
 pub use log_file::FileRegion;
 pub use lookup::{BatchPlace, SegmentRead, TimestampedOffset};
-pub use recover::{Checked, Cut, CutReason, Overflow, Recovered, keep_aside};
+pub use recover::{Checked, Cut, CutReason, Overflow, Recovered};
 pub use replacement::{Finished, Replacement};
 pub use roll::{RollCheck, RollReason, roll_reason};
 pub use scan::{BatchReader, Headers, ReadAt};

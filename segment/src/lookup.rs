@@ -12,7 +12,7 @@ use kseg_io_backends::Appender;
 use crate::error::{Error, Result};
 use crate::indexes::MapRegion;
 use crate::log_file::FileRegion;
-use crate::recover::IndexWriter;
+use crate::recover::{IndexWriter, goes_back};
 use crate::scan::{BatchReader, Headers};
 use crate::segment::{Indexes, Segment};
 use crate::sync::Ordering;
@@ -54,6 +54,19 @@ pub struct TimestampedOffset {
     pub leader_epoch: Option<LeaderEpoch>,
 }
 
+/// What a walk over the last batches found.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// Offset behind the last whole batch; the base offset where there is none.
+    pub(crate) next_offset: Offset,
+    /// Position at which the whole batches end.
+    pub(crate) valid_bytes: u64,
+    /// The fault that ends them, if it is one.
+    pub(crate) fault: Option<Error>,
+    /// Each batch begins at or behind the end of the one before it, and one ends where the index says.
+    pub(crate) in_order: bool,
+}
+
 impl Segment {
     /// The batch that holds `offset`, or the first one behind it; `None` where the segment ends before it.
     ///
@@ -62,11 +75,18 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.translateOffset`.
     pub fn translate(&self, offset: Offset) -> Result<Option<BatchPlace>> {
-        self.translate_in(&*self.log.open()?, offset)
+        self.translate_in(&*self.log.open()?, offset, None)
     }
 
+    /// As [`translate`](Self::translate); with `limit`, an offset and the position before which no batch reaches it, offsets on the
+    /// way that do, or go back, are an error: the batch looked for may be the one that they hide.
     #[inline]
-    fn translate_in(&self, file: &dyn Appender, offset: Offset) -> Result<Option<BatchPlace>> {
+    fn translate_in(
+        &self,
+        file: &dyn Appender,
+        offset: Offset,
+        limit: Option<(Offset, u64)>,
+    ) -> Result<Option<BatchPlace>> {
         let size = self.size();
         let mut rebuilt = false;
         loop {
@@ -93,7 +113,7 @@ impl Segment {
                 }
             }
             let mut walk = Headers::reading_ahead(file, u64::from(entry.position), size, ahead);
-            match self.first_reaching(&mut walk, entry, offset) {
+            match self.first_reaching(&mut walk, entry, offset, limit) {
                 Ok(found) => return Ok(found),
                 Err(Misled::Index) if !rebuilt => {
                     rebuilt = true;
@@ -129,19 +149,40 @@ impl Segment {
         Error::corrupt(&self.path(), position, source)
     }
 
+    /// Whether a batch begins at or behind the end of the one before it, and ends before `limit`.
+    fn check_order(&self, position: u64, header: &BatchHeader, next: Offset, limit: Offset) -> Result<()> {
+        let low = goes_back(header, next);
+        let Some(found) = low.or(Some(header.last_offset()).filter(|&last| last >= limit)) else {
+            return Ok(());
+        };
+        let source = DecodeError::Corrupt {
+            field: if Some(found) == header.base_offset() { "base offset" } else { "last offset" },
+            place: Place::Batch(0),
+            expected: Expected::Between(next.get(), limit.get().saturating_sub(1)),
+            found: Found::Value(found.get()),
+        };
+        Err(Error::corrupt(&self.path(), position, source))
+    }
+
     fn first_reaching(
         &self,
         walk: &mut Headers<'_, dyn Appender + '_>,
         entry: OffsetPosition,
         offset: Offset,
+        limit: Option<(Offset, u64)>,
     ) -> Result<Option<BatchPlace>, Misled> {
         let mut first = entry.position > 0;
+        let mut next = self.base;
         loop {
             match walk.next() {
                 Ok(Some((position, header))) => {
                     // All before an entry's batch lies below the entry: a batch that goes beyond it is not the one.
                     if first && !(self.base..=entry.offset).contains(&header.last_offset()) {
                         return Err(Misled::Index);
+                    }
+                    if let Some((limit, _)) = limit.filter(|(_, until)| position < *until) {
+                        self.check_order(position, &header, next, limit).map_err(Misled::Error)?;
+                        next = header.next_offset();
                     }
                     if header.last_offset() >= offset {
                         return Ok(Some(BatchPlace { position, header }));
@@ -176,8 +217,25 @@ impl Segment {
         end: Option<u64>,
         min_one: bool,
     ) -> Result<Option<SegmentRead>> {
+        self.read_before(offset, max, end, min_one, None)
+    }
+
+    /// As [`read`](Self::read), and with `limit`, the offset behind the segment's last, looks at the offsets on the way.
+    ///
+    /// # Errors
+    /// Also [`Error::Corrupt`] where they go back, or lie at or behind the limit: a batch with a damaged offset hides others, or is
+    /// hidden.
+    pub fn read_before(
+        &self,
+        offset: Offset,
+        max: usize,
+        end: Option<u64>,
+        min_one: bool,
+        limit: Option<Offset>,
+    ) -> Result<Option<SegmentRead>> {
         let file = self.log.open()?;
-        let Some(BatchPlace { position, header }) = self.translate_in(&*file, offset)? else {
+        // What lies behind `end` may be newer than the limit.
+        let Some(BatchPlace { position, header }) = self.translate_in(&*file, offset, limit.zip(end))? else {
             return Ok(None);
         };
         let allowed = if min_one { max.max(header.size()) } else { max };
@@ -301,25 +359,31 @@ impl Segment {
     ///
     /// Source: Kafka `LogSegment.readNextOffset`.
     pub fn next_offset(&self) -> Result<Offset> {
-        Ok(self.walk_tail()?.0)
+        Ok(self.walk_tail()?.next_offset)
     }
 
-    /// Offset behind the last whole batch, the position at which the whole batches end, and the fault that ends them,
-    /// if it is one; walks from the last index entry on.
-    pub(crate) fn walk_tail(&self) -> Result<(Offset, u64, Option<Error>)> {
+    /// Walks over the batches from the last index entry on.
+    pub(crate) fn walk_tail(&self) -> Result<Tail> {
         let last = self.with_offset_index(|index| Ok(index.last_offset()))?;
         let entry = self.with_offset_index(|index| Ok(index.lookup(last)))?;
         let file = self.log.open()?;
         let mut walk = Headers::new(&*file, u64::from(entry.position), self.size());
-        let mut next = self.base;
-        loop {
+        let (mut next_offset, mut in_order) = (self.base, true);
+        // Of an old append of several batches the entry names the last offset and the first position.
+        let mut met = entry.position == 0;
+        let fault = loop {
             match walk.next() {
-                Ok(Some((_, header))) => next = header.next_offset(),
-                Ok(None) => return Ok((next, walk.position(), None)),
-                Err(e @ Error::Corrupt { .. }) => return Ok((next, walk.position(), Some(e))),
+                Ok(Some((_, header))) => {
+                    in_order &= goes_back(&header, next_offset).is_none();
+                    met |= header.last_offset() == entry.offset;
+                    next_offset = header.next_offset();
+                }
+                Ok(None) => break None,
+                Err(e @ Error::Corrupt { .. }) => break Some(e),
                 Err(e) => return Err(e),
             }
-        }
+        };
+        Ok(Tail { next_offset, valid_bytes: walk.position(), fault, in_order: in_order && met })
     }
 
     /// The largest offset of an index entry whose batch begins at or behind `position + size`, for the bound of a
@@ -533,7 +597,8 @@ impl Segment {
         self.rebuild_into(&mut indexes)
     }
 
-    /// Rebuilds what is open of the two; walks the headers up to the first fault.
+    /// Rebuilds what is open of the two from the headers of the batches; those that cannot be read, or whose offsets are not
+    /// the segment's, have no entry.
     fn rebuild_into(&self, indexes: &mut Indexes) -> Result<()> {
         let size = self.config.index_size_max as usize;
         indexes.offset.reset(self.base, size)?;
@@ -541,19 +606,30 @@ impl Segment {
         let file = self.log.open()?;
         let mut walk = Headers::new(&*file, 0, self.size());
         let mut writer = IndexWriter::new(self.base, self.config.index_interval_bytes);
+        let mut ascending = Ascending::default();
         loop {
-            match walk.next() {
-                Ok(Some((position, header))) => {
-                    if header.last_offset().relative_to(self.base).is_none() {
-                        break;
-                    }
-                    writer
-                        .add(position, &header, indexes.offset.get(), indexes.time.get())
-                        .map_err(|e| Error::index(indexes.offset.path(), e))?;
-                }
-                Ok(None) | Err(Error::Corrupt { .. }) => break,
+            let next = match walk.next() {
+                Ok(Some((_, header))) if !self.can_hold(header.last_offset()) => continue,
+                Ok(Some(next)) => ascending.push(next),
+                Ok(None) => break,
+                Err(Error::Corrupt { .. }) if walk.skip()? => continue,
+                Err(Error::Corrupt { .. }) => break,
                 Err(e) => return Err(e),
+            };
+            if let Some((position, header)) = next {
+                writer
+                    .add(position, &header, indexes.offset.get(), indexes.time.get())
+                    .map_err(|e| Error::index(indexes.offset.path(), e))?;
             }
+        }
+        match (ascending.held, ascending.doubted) {
+            // No batch behind the two says which is out of place. The later one is where appends go on, so that its time counts; an
+            // entry of its offset could lead readers past the other one.
+            (Some(_), Some((_, later))) => writer.note_time(&later),
+            (Some((position, header)), None) => writer
+                .add(position, &header, indexes.offset.get(), indexes.time.get())
+                .map_err(|e| Error::index(indexes.offset.path(), e))?,
+            (None, _) => {}
         }
         writer.finish(indexes.time.get()).map_err(|e| Error::index(indexes.time.path(), e))?;
         if !indexes.active {
@@ -561,6 +637,45 @@ impl Segment {
             indexes.time.trim(self.base)?;
         }
         Ok(())
+    }
+}
+
+/// Leaves out of a walk the batches whose offsets are damaged: no checksum covers the base offset, and the last one is read
+/// without looking at the checksum. Where a batch ends at or below the end of the one before it, the batch behind the two says
+/// which of them is out of place.
+#[derive(Default)]
+struct Ascending {
+    /// Last offset of what was given out.
+    after: Option<Offset>,
+    held: Option<(u64, BatchHeader)>,
+    /// Contradicts the one that is held.
+    doubted: Option<(u64, BatchHeader)>,
+}
+
+impl Ascending {
+    /// Takes the next batch; gives out one that is surely in its place.
+    fn push(&mut self, next: (u64, BatchHeader)) -> Option<(u64, BatchHeader)> {
+        let last = next.1.last_offset();
+        if self.after.is_some_and(|after| last <= after) {
+            return None;
+        }
+        let sure = match (self.held, self.doubted) {
+            (Some(held), _) if held.1.last_offset() < last => Some(held),
+            // Two in a row say that the one before them is too high.
+            (Some(_), Some(doubted)) if doubted.1.last_offset() < last => Some(doubted),
+            (Some(_), Some(doubted)) => {
+                (self.held, self.doubted) = (Some(doubted), Some(next));
+                return None;
+            }
+            (Some(_), None) => {
+                self.doubted = Some(next);
+                return None;
+            }
+            (None, _) => None,
+        };
+        self.after = sure.map(|(_, header)| header.last_offset()).or(self.after);
+        (self.held, self.doubted) = (Some(next), None);
+        sure
     }
 }
 

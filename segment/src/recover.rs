@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use kseg_format::{BatchHeader, CheckedBatch, Offset};
 use kseg_index::{IndexError, OffsetIndex, TimeIndex, TimestampOffset};
-use kseg_io_backends::{Backend, Gather, OpenHow, appender};
+use kseg_io_backends::{Backend, Gather, Namespace, Op, OpenHow, RawFile, write_all};
 
 use crate::error::{Error, Result};
 use crate::indexes::MapRegion;
+use crate::lookup::Tail;
 use crate::scan::{BatchReader, ReadAt};
 use crate::segment::Segment;
 
@@ -26,7 +29,7 @@ pub enum CutReason {
     OffsetsGoBack {
         /// Last offset of the batch before it, or the base offset.
         after: Offset,
-        /// Last offset of the batch.
+        /// The first or last offset of the batch, the one that is too low.
         found: Offset,
     },
     /// The last offset of a batch is farther from the base offset than any batch of the segment can be.
@@ -54,7 +57,7 @@ impl fmt::Display for CutReason {
             CutReason::ZeroTail => f.write_str("only zeros follow"),
             CutReason::Corrupt(e) => write!(f, "{e}"),
             CutReason::OffsetsGoBack { after, found } => {
-                write!(f, "offsets go back: expected a last offset above {after}, found {found}")
+                write!(f, "offsets go back: expected offsets above {after}, found {found}")
             }
             CutReason::TooFar { base, found } => {
                 write!(f, "expected a last offset of at most {} above {base}, found {found}", i32::MAX)
@@ -160,10 +163,9 @@ impl Segment {
                 Err(e) => return Err(e),
             };
             let last = batch.header().last_offset();
-            let goes_back = last < self.base || after.is_some_and(|after| last <= after);
-            if goes_back {
+            if let Some(found) = goes_back(batch.header(), next) {
                 let after = after.unwrap_or(self.base);
-                break (Some(CutReason::OffsetsGoBack { after, found: last }), at);
+                break (Some(CutReason::OffsetsGoBack { after, found }), at);
             }
             if !self.can_hold(last) {
                 if self.stray_offset(at + batch.header().size() as u64, last)? {
@@ -198,7 +200,7 @@ impl Segment {
         Ok(Checked { valid_bytes: valid, next_offset: next, damage: reason })
     }
 
-    /// Cuts off what [`check`](Self::check) found wanting; the bytes are kept in a file beside it (see [`keep_aside`]) before
+    /// Cuts off what [`check`](Self::check) found wanting; the bytes are kept in a file beside it, `<name>.cut`, before
     /// they go.
     ///
     /// # Errors
@@ -218,7 +220,7 @@ impl Segment {
     /// # Errors
     /// [`Error::Io`].
     pub fn recover_tail(&self) -> Result<Recovered> {
-        let (next_offset, valid_bytes, fault) = self.walk_tail()?;
+        let Tail { next_offset, valid_bytes, fault, .. } = self.walk_tail()?;
         let size = self.size();
         let cut = if valid_bytes < size {
             let reason = fault.map_or(CutReason::TornTail, CutReason::Corrupt);
@@ -227,6 +229,36 @@ impl Segment {
             None
         };
         Ok(Recovered { valid_bytes, next_offset, cut })
+    }
+
+    /// Whether the last segment of a log can be taken as an orderly stop left it. Its end is then `expected`; where that is not
+    /// known, the batches behind the last index entry go on from each other. Where it is another, all batches are looked at, and
+    /// their checksums, since only what is damaged is a reason to doubt them. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn is_as_left(&self, expected: Option<Offset>) -> Result<bool> {
+        let tail = self.walk_tail()?;
+        if expected.map_or(tail.in_order, |end| end == tail.next_offset) {
+            return Ok(true);
+        }
+        let file = self.log.open()?;
+        let mut walk = BatchReader::new(&*file, 0, self.size());
+        let mut next = self.base;
+        loop {
+            let last = match walk.next() {
+                Ok(Some((_, batch))) if batch.verify().is_err() => return Ok(false),
+                Ok(Some((_, batch))) if goes_back(batch.header(), next).is_some() => return Ok(false),
+                Ok(Some((_, batch))) => batch.header().last_offset(),
+                Ok(None) => return Ok(walk.position() == self.size()),
+                Err(Error::Corrupt { .. }) => return Ok(false),
+                Err(e) => return Err(e),
+            };
+            if !self.can_hold(last) {
+                return Ok(false);
+            }
+            next = last.next();
+        }
     }
 
     /// Counts the batches behind the last index entry towards the next one, as if they had just been appended. An opening
@@ -260,6 +292,40 @@ impl Segment {
         Ok(Cut { path, position, len, offset, reason, kept })
     }
 
+    /// Takes a whole segment out of its log: its batches are kept as `<name>.cut` (or `<name>.cut.1` and so on), which is the
+    /// `.log` file itself, its indexes are removed. Returns the file, or `None` where there were no batches or all bytes were
+    /// zero. The names are durable after a sync of the directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the batches are under the one name or the other.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        let path = self.path();
+        let kept = if self.has_bytes()? { Some(free_name(self.backend.names(), &path)?) } else { None };
+        if let Some(kept) = &kept {
+            self.backend.names().rename(&path, kept)?;
+        }
+        self.remove()?;
+        Ok(kept)
+    }
+
+    /// Whether a byte is not zero.
+    fn has_bytes(&self) -> Result<bool> {
+        let (file, size) = (self.log.open()?, self.size());
+        let mut chunk = vec![0; size.min(CHUNK) as usize];
+        let mut at = 0;
+        while at < size {
+            let got = file.read_at(&mut chunk, at)?;
+            if got == 0 {
+                break;
+            }
+            if chunk[..got].iter().any(|&b| b != 0) {
+                return Ok(true);
+            }
+            at += got as u64;
+        }
+        Ok(false)
+    }
+
     /// Opens both indexes at full size and without an entry, whatever their files hold.
     fn with_fresh_indexes(&self) -> Result<()> {
         let mut indexes = self.indexes_mut();
@@ -275,75 +341,86 @@ impl Segment {
     }
 }
 
+/// The offset of a batch that is too low, where one is: no batch begins below the end of the one before it, `next`, or ends
+/// below its own beginning.
+pub(crate) fn goes_back(header: &BatchHeader, next: Offset) -> Option<Offset> {
+    let (base, last) = (header.base_offset(), header.last_offset());
+    base.filter(|&base| base < next).or((last < base.unwrap_or(next)).then_some(last))
+}
+
+/// Bytes that are looked at, or copied, at once.
+const CHUNK: u64 = 256 * 1024;
+
 /// Copies `[from, to)` of a file into a new one beside it, `<name>.cut` (or `<name>.cut.1` and so on where that
-/// exists), and makes the copy durable. Returns its path, or `None`, with nothing made, where all bytes are zero.
+/// exists), and makes the copy durable. Returns its path, or `None`, with nothing made, where all bytes are zero. Long stretches
+/// of zeros take no space: what was cut may be space that was set aside and never written.
 ///
 /// Kafka ignores files of such names.
 ///
 /// # Errors
 /// [`Error::Io`]; a copy that is not complete is removed.
-pub fn keep_aside<F: ReadAt + ?Sized>(
+fn keep_aside<F: ReadAt + ?Sized>(
     backend: &dyn Backend,
     file: &F,
     path: &Path,
     from: u64,
     to: u64,
 ) -> Result<Option<PathBuf>> {
-    const CHUNK: u64 = 256 * 1024;
-    let mut chunk = vec![0; (to - from).min(CHUNK) as usize];
-    let mut at = from;
-    let written_at = loop {
-        if at >= to {
-            return Ok(None);
-        }
-        let want = (to - at).min(CHUNK) as usize;
-        let got = file.read_at(&mut chunk[..want], at)?;
-        if got == 0 {
-            return Ok(None);
-        }
-        if chunk[..got].iter().any(|&b| b != 0) {
-            break at;
-        }
-        at += got as u64;
-    };
     let names = backend.names();
-    let mut number = 0;
-    let kept = loop {
-        let mut name = path.as_os_str().to_os_string();
-        name.push(if number == 0 { ".cut".to_string() } else { format!(".cut.{number}") });
-        let kept = PathBuf::from(name);
-        if names.stat(&kept)?.is_none() {
-            break kept;
-        }
-        number += 1;
-    };
-    let copy = || -> Result<()> {
-        let out = appender(backend.open(&kept, OpenHow::CreateNew)?, 0)?;
+    let mut chunk = vec![0; (to - from).min(CHUNK) as usize];
+    let mut kept: Option<(PathBuf, Arc<dyn RawFile>)> = None;
+    let mut copy = || -> Result<()> {
         let mut at = from;
-        // What was zero up to here is part of what was cut.
-        debug_assert!(written_at >= from);
         while at < to {
             let want = (to - at).min(CHUNK) as usize;
-            let mut part = vec![0; want];
-            let got = file.read_at(&mut part, at)?;
+            let got = file.read_at(&mut chunk[..want], at)?;
             if got == 0 {
                 break;
             }
-            part.truncate(got);
-            out.append(Gather::from(bytes::Bytes::from(part)))?;
+            let read = &chunk[..got];
+            if read.iter().any(|&b| b != 0) {
+                if kept.is_none() {
+                    let name = free_name(names, path)?;
+                    let out = backend.open(&name, OpenHow::CreateNew)?;
+                    kept = Some((name, out));
+                }
+                if let Some((_, out)) = &kept {
+                    write_all(&**out, at - from, Gather::from(Bytes::copy_from_slice(read)))?;
+                }
+            }
             at += got as u64;
         }
-        out.flush()?;
+        if let Some((_, out)) = &kept {
+            out.submit(Op::SetLen { len: at - from }).wait().result?;
+            out.submit(Op::Flush { metadata: true }).wait().result?;
+        }
         Ok(())
     };
-    if let Err(e) = copy() {
-        let _ = names.remove(&kept);
+    let copied = copy();
+    let Some((name, _)) = kept else { return copied.map(|()| None) };
+    if let Err(e) = copied {
+        // What is left of it says nothing, and the error that is told is the one that matters.
+        let _ = names.remove(&name);
         return Err(e);
     }
-    if let Some(dir) = kept.parent() {
+    if let Some(dir) = name.parent() {
         names.sync_dir(dir)?;
     }
-    Ok(Some(kept))
+    Ok(Some(name))
+}
+
+/// The first of the names for what is cut off `path` that nothing has.
+fn free_name(names: &dyn Namespace, path: &Path) -> Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let mut name = path.as_os_str().to_os_string();
+        name.push(if number == 0 { ".cut".to_string() } else { format!(".cut.{number}") });
+        let name = PathBuf::from(name);
+        if names.stat(&name)?.is_none() {
+            return Ok(name);
+        }
+        number += 1;
+    }
 }
 
 /// Makes the index entries of a walk over all batches, as an append one batch at a time would.
@@ -361,6 +438,14 @@ impl IndexWriter {
         IndexWriter { base, interval: u64::from(interval), last_indexed: 0, largest }
     }
 
+    /// Takes the timestamp of a batch into account, and makes no entry.
+    pub(crate) fn note_time(&mut self, header: &BatchHeader) {
+        if header.max_timestamp() > self.largest.timestamp {
+            self.largest =
+                TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
+        }
+    }
+
     pub(crate) fn add(
         &mut self,
         position: u64,
@@ -368,10 +453,7 @@ impl IndexWriter {
         offsets: Option<&OffsetIndex<MapRegion>>,
         times: Option<&TimeIndex<MapRegion>>,
     ) -> Result<(), IndexError> {
-        if header.max_timestamp() > self.largest.timestamp {
-            self.largest =
-                TimestampOffset { timestamp: header.max_timestamp(), offset: header.last_offset() };
-        }
+        self.note_time(header);
         if position - self.last_indexed > self.interval {
             if let Some(index) = offsets.filter(|i| !i.is_full())
                 && (index.entries() == 0 || header.last_offset() > index.last_offset())

@@ -311,11 +311,20 @@ impl Segment {
             tail.largest = Some(so_far);
         }
         if tail.bytes_since_index_entry > u64::from(self.config.index_interval_bytes) {
-            self.add_entry(batch.last, position as u32, so_far)?;
+            self.or_anew(self.add_entry(batch.last, position as u32, so_far))?;
             tail.bytes_since_index_entry = 0;
         }
         tail.bytes_since_index_entry += batch.size as u64;
         Ok(())
+    }
+
+    /// An index that refuses the entry of a batch that is in the segment holds what is not the segment's: both are made anew from
+    /// the batches, that one included.
+    fn or_anew(&self, added: Result<()>) -> Result<()> {
+        match added {
+            Err(Error::Index { .. }) => self.rebuild_indexes(),
+            added => added,
+        }
     }
 
     /// Both indexes get the entry of a batch, as far as they have room.
@@ -488,8 +497,8 @@ impl Segment {
 
     fn add_last_time_entry(&self) -> Result<()> {
         let largest = self.largest()?;
-        self.with_time_index(|index| index.maybe_append(largest.timestamp, largest.offset, true))?;
-        Ok(())
+        let added = self.with_time_index(|index| index.maybe_append(largest.timestamp, largest.offset, true));
+        self.or_anew(added.map(|_| ()))
     }
 
     /// Opens both indexes, which makes files that are missing.

@@ -5,6 +5,7 @@ mod beside;
 mod closing;
 mod dir;
 mod directories;
+mod distrust;
 mod durability;
 mod edges;
 mod engines;
