@@ -469,10 +469,11 @@ impl Inner {
         let first = seen.first_offset.unwrap_or(seen.first_batch_last);
         if seen.last_offset.get() == i64::MAX || seen.last_offset < first {
             let what = format!(
-                "{}: in an append: offsets {first} to {}: expected at most {}",
+                "{}: in an append: offsets from {first} on: expected a last one of at least that and at most {}, found {}",
                 self.dir.display(),
-                seen.last_offset,
-                i64::MAX - 1
+                i64::MAX - 1,
+                // What goes on beyond the largest number there is begins again at the smallest.
+                seen.last_offset
             );
             return Err(Error::InvalidArgument { what });
         }

@@ -154,14 +154,15 @@ impl ManualScheduler {
         Arc::new(ManualScheduler { clock, queue: Mutex::new((0, BinaryHeap::new())) })
     }
 
-    /// Moves the clock forward by `ms`, and runs what falls due on the way, the clock at each task's due time.
+    /// Moves the clock forward by `ms`, and runs what falls due on the way, the clock at each task's due time. The last moment of
+    /// all stands for what lies beyond it, where periodic work is always due again, and does not come.
     pub fn advance(&self, ms: i64) {
         let until = self.clock.now_ms().saturating_add(ms);
         loop {
             let due = {
                 let mut queue = self.queue.lock();
                 match queue.1.peek() {
-                    Some(Reverse(due)) if due.at <= until => queue.1.pop(),
+                    Some(Reverse(due)) if due.at <= until && due.at < i64::MAX => queue.1.pop(),
                     _ => None,
                 }
             };
@@ -243,6 +244,28 @@ mod tests {
         scheduler.advance(100);
         assert_eq!(*seen.lock(), [("now", 1000), ("a", 1010), ("b", 1010), ("c", 1030)]);
         assert_eq!((clock.now_ms(), scheduler.waiting()), (1100, 1));
+    }
+
+    #[test]
+    fn periodic_work_ends_at_the_last_moment_of_the_clock() {
+        fn again(scheduler: &Arc<ManualScheduler>, runs: &Arc<Mutex<u32>>) {
+            let next = (scheduler.clone(), runs.clone());
+            scheduler.schedule(
+                "test",
+                10,
+                Box::new(move || {
+                    *next.1.lock() += 1;
+                    assert!(*next.1.lock() < 100, "for ever");
+                    again(&next.0, &next.1);
+                }),
+            );
+        }
+        let clock = Arc::new(ManualClock::new(i64::MAX - 35));
+        let scheduler = ManualScheduler::new(clock.clone());
+        let runs = Arc::new(Mutex::new(0));
+        again(&scheduler, &runs);
+        scheduler.advance(i64::MAX);
+        assert_eq!((*runs.lock(), clock.now_ms()), (3, i64::MAX));
     }
 
     #[test]
