@@ -98,7 +98,10 @@ impl<R: Region, const LEN: usize> Table<R, LEN> {
         // Release: pairs with the Acquire in `len`; whoever is let in again counts the kept entries alone.
         self.entries.store(keep, Ordering::Release);
         for slot in keep..entries {
-            self.region.store(slot * LEN, [0; LEN]);
+            // What is zero may be a hole in a file, and a store would take space for it.
+            if self.region.load::<LEN>(slot * LEN) != [0; LEN] {
+                self.region.store(slot * LEN, [0; LEN]);
+            }
         }
     }
 

@@ -95,7 +95,7 @@ pub use crate::{
     },
     commit::Durability,
     error::{IoError, Verdict},
-    map::MappedRegion,
+    map::{MappedRegion, page_size},
     marks::Marks,
     memory::MemoryBackend,
     op::{Advice, Done, Gather, Op, Reserve, Through},

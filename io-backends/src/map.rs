@@ -8,6 +8,8 @@
 //! - A view does lend out its bytes, so they must not change. The engine refuses writes, cuts and writable maps of a
 //!   file for as long as a view shows the range (`inode.rs`). The file stays mapped when the view has gone, but only a view
 //!   makes a reference to mapped bytes, and only to those that it shows.
+//! - A store into a page for which the file has no space, and a full disk none to give, kills the process with SIGBUS. Who maps a
+//!   file with holes reserves space before the first store into a page ([`page_size`]); nothing here does it.
 //! - A load from a page that the file no longer has kills the process with SIGBUS. Every cut of a file through this
 //!   crate first puts zero pages under the part of its regions that is cut off, and is refused where a view shows
 //!   that part. No safe code of this workspace cuts a file in another way.
@@ -34,6 +36,12 @@ use crate::sys;
 
 /// Bytes of a word: the unit of every access.
 const WORD: usize = 4;
+
+/// Bytes of a page: a store into a map needs space for all of the file in the page. Where a file has none there, and the disk is
+/// full, it kills the process with SIGBUS; [`Op::Reserve`](crate::Op::Reserve) takes it before, and fails instead.
+pub fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
 
 /// The beginning of a file, mapped as words, or words that stand for one.
 ///
@@ -208,7 +216,7 @@ impl Mapping {
     /// Puts zero pages under everything behind the page that holds byte `len - 1`: that part of the file is about
     /// to go.
     pub(crate) fn cut(&self, len: u64) -> io::Result<()> {
-        let page = rustix::param::page_size() as u64;
+        let page = page_size();
         let Some(kept) = len.checked_next_multiple_of(page) else { return Ok(()) };
         let end = self.len().next_multiple_of(page as usize);
         let Some(kept) = usize::try_from(kept).ok().filter(|kept| *kept < end) else { return Ok(()) };

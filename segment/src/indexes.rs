@@ -3,6 +3,9 @@
 //! A mapped file needs no descriptor, so none is kept: it is opened again to change its length. A process may have as many
 //! logs as it has descriptors, and their indexes beside them.
 //!
+//! The file is as long as it may get, and takes space as it fills: a page at a time, before the first store into it. A store for
+//! which a full disk has no space would kill the process.
+//!
 //! The number of entries is not stored in the file: a new file has none, an existing one is taken to be full, as in
 //! Kafka (`AbstractIndex`); whoever opens an existing file checks what it holds (see `lookup.rs`).
 
@@ -11,9 +14,12 @@ use std::sync::Arc;
 
 use kseg_format::Offset;
 use kseg_index::{OffsetIndex, Region, TimeIndex, entries_in, round_down};
-use kseg_io_backends::{Backend, IoError, MapAccess, MappedRegion, Op, OpenHow, RawFile};
+use kseg_io_backends::{
+    Backend, IoError, MapAccess, MappedRegion, Op, OpenHow, RawFile, Reserve, Verdict, page_size,
+};
 
 use crate::error::{Error, Result};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of the least that is stored in a region at a time.
 const WORD: usize = 4;
@@ -98,11 +104,66 @@ pub(crate) struct Lazy<I> {
     backend: Arc<dyn Backend>,
     path: PathBuf,
     open: Option<I>,
+    /// Up to here the file is known to have space, since it was opened or got its length. Of who adds entries alone: Relaxed.
+    backed: AtomicU64,
 }
 
 impl<I: Index> Lazy<I> {
     pub(crate) fn new(backend: Arc<dyn Backend>, path: PathBuf) -> Self {
-        Lazy { backend, path, open: None }
+        Lazy { backend, path, open: None, backed: AtomicU64::new(0) }
+    }
+
+    fn set(&mut self, base: Offset, region: MapRegion, entries: usize) {
+        self.open = Some(I::build(base, region, entries));
+        self.backed.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes space for `more` entries behind those in use, or for as many as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there is none: nothing may be stored there.
+    #[inline]
+    pub(crate) fn reach(&self, more: usize) -> Result<()> {
+        let Some(index) = &self.open else { return Ok(()) };
+        let (used, len) = (index.used() * I::ENTRY_LEN, index.on().len());
+        let end = more.saturating_mul(I::ENTRY_LEN).saturating_add(used).min(len) as u64;
+        if end <= self.backed.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            self.take(used as u64, end, len as u64)
+        }
+    }
+
+    #[cold]
+    fn take(&self, used: u64, end: u64, len: u64) -> Result<()> {
+        let end = end.next_multiple_of(page_size()).min(len);
+        let file = match self.file() {
+            Ok(file) => file,
+            // Somebody has removed it, so that its space cannot be asked for: what is stored is for nobody else.
+            Err(Error::Io(e)) if e.verdict() == Verdict::Absent => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        // The page that the last entry is in may have space for that alone, where blocks are smaller than pages.
+        let range = used / page_size() * page_size()..end;
+        match file.submit(Op::Reserve { range, how: Reserve::Blocks }).wait().result {
+            // Zeros take space too. No entry is among them.
+            Err(e) if e.verdict() == Verdict::Unsupported => {
+                file.submit(Op::Reserve { range: used..end, how: Reserve::Zeroed }).wait().result?
+            }
+            taken => taken?,
+        };
+        self.backed.store(end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Entries behind those in use for which there is space: without limit where all of the file has.
+    pub(crate) fn ahead(&self) -> u64 {
+        let Some(index) = &self.open else { return 0 };
+        let (used, backed) = (index.used() * I::ENTRY_LEN, self.backed.load(Ordering::Relaxed));
+        if backed >= index.on().len() as u64 {
+            return u64::MAX;
+        }
+        backed.saturating_sub(used as u64) / I::ENTRY_LEN as u64
     }
 
     /// The file, which is there.
@@ -142,7 +203,8 @@ impl<I: Index> Lazy<I> {
             len
         };
         let entries = if existed { entries_in(len, I::ENTRY_LEN) } else { 0 };
-        self.open = Some(I::build(base, map(&*file, len)?, entries));
+        let region = map(&*file, len)?;
+        self.set(base, region, entries);
         Ok(existed)
     }
 
@@ -159,7 +221,8 @@ impl<I: Index> Lazy<I> {
         // The mapping goes first: nothing may be mapped behind the end of a file.
         self.open = None;
         file.submit(Op::SetLen { len: len as u64 }).wait().result?;
-        self.open = Some(I::build(base, map(&*file, len as u64)?, used));
+        let region = map(&*file, len as u64)?;
+        self.set(base, region, used);
         Ok(())
     }
 
@@ -178,10 +241,11 @@ impl<I: Index> Lazy<I> {
             file.submit(Op::SetLen { len }).wait().result?;
         }
         let region = map(&*file, len)?;
-        if len > 0 {
+        // One that is zero may be a hole.
+        if len > 0 && region.load::<WORD>(0) != [0; WORD] {
             region.store(0, [0; WORD]);
         }
-        self.open = Some(I::build(base, region, 0));
+        self.set(base, region, 0);
         Ok(())
     }
 

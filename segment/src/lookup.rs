@@ -477,11 +477,22 @@ impl Segment {
         &self,
         f: impl Fn(&OffsetIndex<MapRegion>, &TimeIndex<MapRegion>) -> Result<T, IndexError>,
     ) -> Result<T> {
+        self.with_both(|indexes, offsets, times| {
+            f(offsets, times).map_err(|e| Error::index(indexes.offset.path(), e))
+        })
+    }
+
+    /// As [`with_indexes`](Self::with_indexes), and on the files that they are in.
+    #[inline]
+    pub(crate) fn with_both<T>(
+        &self,
+        f: impl Fn(&Indexes, &OffsetIndex<MapRegion>, &TimeIndex<MapRegion>) -> Result<T>,
+    ) -> Result<T> {
         loop {
             {
                 let indexes = self.indexes();
                 if let (Some(offsets), Some(times)) = (indexes.offset.get(), indexes.time.get()) {
-                    return f(offsets, times).map_err(|e| Error::index(indexes.offset.path(), e));
+                    return f(&indexes, offsets, times);
                 }
             }
             let mut indexes = self.indexes_mut();
@@ -617,21 +628,17 @@ impl Segment {
                 Err(e) => return Err(e),
             };
             if let Some((position, header)) = next {
-                writer
-                    .add(position, &header, indexes.offset.get(), indexes.time.get())
-                    .map_err(|e| Error::index(indexes.offset.path(), e))?;
+                writer.add(position, &header, indexes)?;
             }
         }
         match (ascending.held, ascending.doubted) {
             // No batch behind the two says which is out of place. The later one is where appends go on, so that its time counts; an
             // entry of its offset could lead readers past the other one.
             (Some(_), Some((_, later))) => writer.note_time(&later),
-            (Some((position, header)), None) => writer
-                .add(position, &header, indexes.offset.get(), indexes.time.get())
-                .map_err(|e| Error::index(indexes.offset.path(), e))?,
+            (Some((position, header)), None) => writer.add(position, &header, indexes)?,
             (None, _) => {}
         }
-        writer.finish(indexes.time.get()).map_err(|e| Error::index(indexes.time.path(), e))?;
+        writer.finish(indexes)?;
         if !indexes.active {
             indexes.offset.trim(self.base)?;
             indexes.time.trim(self.base)?;

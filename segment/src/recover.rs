@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kseg_format::{BatchHeader, CheckedBatch, Offset};
-use kseg_index::{IndexError, OffsetIndex, TimeIndex, TimestampOffset};
+use kseg_index::{TimeIndex, TimestampOffset};
 use kseg_io_backends::{Backend, Gather, Namespace, Op, OpenHow, RawFile, write_all};
 
 use crate::error::{Error, Result};
 use crate::indexes::MapRegion;
 use crate::lookup::Tail;
 use crate::scan::{BatchReader, ReadAt};
-use crate::segment::Segment;
+use crate::segment::{Indexes, Segment};
 
 /// Why a segment was cut.
 #[derive(Debug)]
@@ -181,14 +181,12 @@ impl Segment {
                     offset: last,
                 });
             }
-            writer
-                .add(at, batch.header(), indexes.offset.get(), indexes.time.get())
-                .map_err(|e| Error::index(indexes.offset.path(), e))?;
+            writer.add(at, batch.header(), &indexes)?;
             each(at, batch);
             after = Some(last);
             next = last.next();
         };
-        let largest = writer.finish(indexes.time.get()).map_err(|e| Error::index(indexes.time.path(), e))?;
+        let largest = writer.finish(&indexes)?;
         drop(indexes);
         let mut tail = self.tail.lock();
         tail.largest = Some(largest);
@@ -446,36 +444,38 @@ impl IndexWriter {
         }
     }
 
-    pub(crate) fn add(
-        &mut self,
-        position: u64,
-        header: &BatchHeader,
-        offsets: Option<&OffsetIndex<MapRegion>>,
-        times: Option<&TimeIndex<MapRegion>>,
-    ) -> Result<(), IndexError> {
+    pub(crate) fn add(&mut self, position: u64, header: &BatchHeader, indexes: &Indexes) -> Result<()> {
         self.note_time(header);
         if position - self.last_indexed > self.interval {
-            if let Some(index) = offsets.filter(|i| !i.is_full())
+            if let Some(index) = indexes.offset.get().filter(|i| !i.is_full())
                 && (index.entries() == 0 || header.last_offset() > index.last_offset())
             {
-                index.append(header.last_offset(), position as u32)?;
+                indexes.offset.reach(1)?;
+                index
+                    .append(header.last_offset(), position as u32)
+                    .map_err(|e| Error::index(indexes.offset.path(), e))?;
             }
-            if let Some(index) =
-                times.filter(|i| !i.is_full() && self.largest.offset >= i.last_entry().offset)
-            {
-                index.maybe_append(self.largest.timestamp, self.largest.offset, false)?;
-            }
+            let times = indexes.time.get().filter(|i| !i.is_full());
+            self.add_time(times, indexes, false)?;
             self.last_indexed = position;
         }
         Ok(())
     }
 
     /// The last entry of the time index, and the largest timestamp.
-    pub(crate) fn finish(&self, times: Option<&TimeIndex<MapRegion>>) -> Result<TimestampOffset, IndexError> {
+    pub(crate) fn finish(&self, indexes: &Indexes) -> Result<TimestampOffset> {
         debug_assert!(self.largest.offset >= self.base);
-        if let Some(index) = times.filter(|i| self.largest.offset >= i.last_entry().offset) {
-            index.maybe_append(self.largest.timestamp, self.largest.offset, true)?;
-        }
+        self.add_time(indexes.time.get(), indexes, true)?;
         Ok(self.largest)
+    }
+
+    fn add_time(&self, index: Option<&TimeIndex<MapRegion>>, indexes: &Indexes, last: bool) -> Result<()> {
+        if let Some(index) = index.filter(|i| self.largest.offset >= i.last_entry().offset) {
+            indexes.time.reach(1)?;
+            index
+                .maybe_append(self.largest.timestamp, self.largest.offset, last)
+                .map_err(|e| Error::index(indexes.time.path(), e))?;
+        }
+        Ok(())
     }
 }

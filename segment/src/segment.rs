@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_format::{BatchHeader, Batches, Offset, Timestamp};
+use kseg_format::{BatchHeader, Batches, HEADER_UP_TO_MAGIC, Offset, Timestamp};
 use kseg_index::{OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
 use kseg_io_backends::Backend;
 
@@ -39,6 +39,9 @@ pub struct Segment {
     /// Both indexes have been opened: set once, by the appending side and for it alone, so Relaxed. A segment that has been
     /// closed since says so when it is used.
     pub(crate) indexes_open: AtomicBool,
+    /// So many entries at least can be added to both indexes without taking space. Of the appending side, so Relaxed; it looks
+    /// again where it adds one, since a reader may make the indexes anew in between.
+    entries_ahead: AtomicU64,
     /// Counts truncations, so that a reader can tell that bytes changed beneath it.
     pub(crate) truncations: AtomicU64,
     /// The offset behind the last abort that was noted since the segment was opened, 0 before; the appending side's alone, so
@@ -223,6 +226,7 @@ impl Segment {
             tail: Mutex::new(Tail { bytes_since_index_entry: 0, largest: None, created_ms: now_ms }),
             first_timestamp: FirstTimestamp::new(),
             indexes_open: AtomicBool::new(false),
+            entries_ahead: AtomicU64::new(0),
             truncations: AtomicU64::new(0),
             aborted_end: AtomicU64::new(0),
         }
@@ -258,7 +262,8 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::OffsetOverflow`], [`Error::TooLarge`]: nothing is written. [`Error::Io`]: the size has not moved; if
-    /// the extent of the write is unknown the file takes no further write.
+    /// the extent of the write is unknown the file takes no further write. Where the disk is full, be it for the index entries,
+    /// nothing is written.
     ///
     /// Source: Kafka `LogSegment.append`.
     pub fn append(&self, largest: Offset, batches: Bytes) -> Result<u64> {
@@ -274,6 +279,7 @@ impl Segment {
             self.open_indexes()?;
             self.largest()?;
         }
+        self.entries_for(batches.len())?;
         let mut walk = Batches::new(&batches);
         let corrupt = |at: usize| move |e| Error::corrupt(&self.path(), at as u64, e);
         let first = match walk.next() {
@@ -318,6 +324,22 @@ impl Segment {
         Ok(())
     }
 
+    /// Takes space for the index entries that `len` bytes of batches can have, and for the one that ends the time index.
+    #[inline]
+    fn entries_for(&self, len: usize) -> Result<()> {
+        let apart = (self.config.index_interval_bytes as usize).max(HEADER_UP_TO_MAGIC);
+        let most = len / apart + 1;
+        if self.entries_ahead.load(Ordering::Relaxed) >= most as u64 {
+            return Ok(());
+        }
+        let indexes = self.indexes();
+        indexes.offset.reach(most)?;
+        indexes.time.reach(most + 1)?;
+        let ahead = indexes.offset.ahead().min(indexes.time.ahead().saturating_sub(1));
+        self.entries_ahead.store(ahead, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// An index that refuses the entry of a batch that is in the segment holds what is not the segment's: both are made anew from
     /// the batches, that one included.
     fn or_anew(&self, added: Result<()>) -> Result<()> {
@@ -329,12 +351,18 @@ impl Segment {
 
     /// Both indexes get the entry of a batch, as far as they have room.
     fn add_entry(&self, last: Offset, position: u32, largest: TimestampOffset) -> Result<()> {
-        self.with_indexes(|offsets, times| {
+        let ahead = self.entries_ahead.load(Ordering::Relaxed);
+        self.entries_ahead.store(ahead.saturating_sub(1), Ordering::Relaxed);
+        self.with_both(|indexes, offsets, times| {
             if !offsets.is_full() {
-                offsets.append(last, position)?;
+                indexes.offset.reach(1)?;
+                offsets.append(last, position).map_err(|e| Error::index(indexes.offset.path(), e))?;
             }
             if !times.is_full() {
-                times.maybe_append(largest.timestamp, largest.offset, false)?;
+                indexes.time.reach(1)?;
+                times
+                    .maybe_append(largest.timestamp, largest.offset, false)
+                    .map_err(|e| Error::index(indexes.time.path(), e))?;
             }
             self.fullness.note(offsets, times);
             Ok(())
@@ -497,8 +525,16 @@ impl Segment {
 
     fn add_last_time_entry(&self) -> Result<()> {
         let largest = self.largest()?;
-        let added = self.with_time_index(|index| index.maybe_append(largest.timestamp, largest.offset, true));
-        self.or_anew(added.map(|_| ()))
+        if self.with_time_index(|index| Ok(index.last_entry().timestamp >= largest.timestamp))? {
+            return Ok(());
+        }
+        self.or_anew(self.with_both(|indexes, _, times| {
+            indexes.time.reach(1)?;
+            times
+                .maybe_append(largest.timestamp, largest.offset, true)
+                .map_err(|e| Error::index(indexes.time.path(), e))?;
+            Ok(())
+        }))
     }
 
     /// Opens both indexes, which makes files that are missing.
@@ -522,6 +558,7 @@ impl Segment {
     pub(crate) fn indexes_mut(&self) -> impl DerefMut<Target = Indexes> + '_ {
         let indexes = self.indexes.write();
         self.fullness.forget();
+        self.entries_ahead.store(0, Ordering::Relaxed);
         indexes
     }
 

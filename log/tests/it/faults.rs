@@ -136,3 +136,90 @@ fn what_background_work_could_not_do_can_be_asked_for() {
     assert_eq!(log.last_trouble().map(|t| t.at_ms), Some(13_600_000));
     assert!(log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client).is_err());
 }
+
+/// A log with an index entry for each batch: 512 of them fill a page of the offset index.
+fn thick(faulty: &Arc<Faulty>) -> Bench {
+    Bench::on(faulty.clone(), &[("index.interval.bytes", "1")])
+}
+
+#[test]
+fn an_append_for_whose_index_entries_there_is_no_space_is_refused() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = thick(&faulty);
+    let log = bench.open();
+    let mut refusals = 0;
+    for n in 0..1200 {
+        faulty.inject(Fault::on(Call::Reserve).error(Fault::ENOSPC));
+        let appended = log.append_as_leader(batch(1, n, 100), LeaderEpoch::new(0), Origin::Client);
+        if let Err(full) = appended {
+            assert_eq!(full.kafka_name(), "IOException");
+            assert!(full.to_string().contains("index: No space"), "{full}");
+            assert_eq!((log.log_end_offset().get(), log.size()), (n, n as u64 * 100));
+            refusals += 1;
+            faulty.clear();
+            assert_eq!(lead(&log, 1, n, 100).first_offset, Some(Offset::new(n)));
+        }
+        faulty.clear();
+        assert_eq!(read(&log, n), (n, 100));
+    }
+    // Three pages of the offset index, four of the time index: at most so often, and at the first.
+    assert!((4..=7).contains(&refusals), "{refusals}");
+    // The entry that ends the time index has its space as well.
+    faulty.inject(Fault::on(Call::Reserve).error(Fault::ENOSPC));
+    log.close().expect("closed");
+    faulty.clear();
+    let log = bench.open_at(true, 1200, 0);
+    assert!(log.load_report().is_quiet(), "{}", log.load_report());
+    assert_eq!(spans(&log, 0).len(), 1200);
+    assert_eq!(log.close().map_err(|e| e.to_string()), Ok(()));
+}
+
+#[test]
+fn indexes_that_are_made_anew_take_their_space_first() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = thick(&faulty);
+    let log = bench.open();
+    for n in 0..20 {
+        lead(&log, 1, n, 100);
+    }
+    log.close().expect("closed");
+    let open = |clean| {
+        let options = kseg_log::OpenOptions { clean, recovery_point: Offset::new(20), ..bench.options() };
+        kseg_log::Log::open(&bench.dir, options)
+    };
+    let before = contents(&bench, &name(0, "log"));
+    for clean in [true, false] {
+        remove(&bench, &name(0, "index"));
+        remove(&bench, &name(0, "timeindex"));
+        faulty.inject(Fault::on(Call::Reserve).error(Fault::ENOSPC));
+        let full = open(clean).map(drop).expect_err("no space");
+        assert!(full.to_string().contains("index: No space"), "{full}");
+        faulty.clear();
+        assert_eq!(contents(&bench, &name(0, "log")), before);
+        let log = open(clean).expect("a log");
+        assert_eq!(spans(&log, 0).len(), 20);
+        // No space is asked for where the batches that stay have their entries.
+        faulty.inject(Fault::on(Call::Reserve).error(Fault::ENOSPC));
+        log.close().expect("closed");
+        faulty.clear();
+    }
+}
+
+#[test]
+fn a_file_system_that_reserves_nothing_has_zeros_written() {
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open("memory").expect("memory")));
+    let bench = thick(&faulty);
+    let log = bench.open();
+    lead(&log, 1, 0, 100);
+    let path = bench.dir.join(name(0, "index"));
+    for n in 1..600 {
+        // The first of the two ways.
+        faulty.inject(Fault::on(Call::Reserve).error(95));
+        lead(&log, 1, n, 100);
+        faulty.clear();
+    }
+    assert!(bench.backend.names().stat(&path).expect("stat").is_some());
+    log.close().expect("closed");
+    let log = bench.open_at(true, 600, 0);
+    assert_eq!((spans(&log, 0).len(), log.load_report().is_quiet()), (600, true));
+}

@@ -252,3 +252,24 @@ fn log_edge_271_a_batch_may_be_sent_on_in_two_halves() {
     let values = kseg_format::Batches::new(&out).map(|batch| batch.expect("framing").verify().is_ok());
     assert_eq!(values.collect::<Vec<_>>(), [true, true]);
 }
+
+#[test]
+fn zeros_of_what_is_cut_take_no_space() {
+    use std::os::unix::fs::MetadataExt;
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let backend = kseg_io_backends::open("std").expect("std");
+    let path = dir.path().join("00000000000000000000.log");
+    let mut bytes = [&sized(0, 1, 1, 100)[..], &sized(1, 1, 1, 100)[..93]].concat();
+    bytes.resize(64 << 20, 0);
+    std::fs::write(&path, &bytes).expect("written");
+    let size = bytes.len() as u64;
+    let segment =
+        Segment::open(backend, dir.path(), Offset::ZERO, config(4096, 1024), 0, size).expect("a segment");
+    let recovered = segment.recover(&mut |_, _| {}).expect("a recovery");
+    assert_eq!((recovered.valid_bytes, recovered.next_offset.get()), (100, 1));
+    let kept = recovered.cut.and_then(|cut| cut.kept).expect("a copy");
+    assert_eq!(std::fs::read(&kept).expect("read"), bytes[100..]);
+    let taken = std::fs::metadata(&kept).expect("stat").blocks() * 512;
+    assert!(taken <= 1 << 20, "{taken} bytes");
+}
