@@ -243,7 +243,8 @@ impl Segment {
             Some(end) if allowed > 0 => position.saturating_add(allowed as u64).min(end).max(position),
             _ => position,
         };
-        let first_incomplete = until > position && allowed < header.size();
+        // Also where the bound leaves nothing to read, as Kafka says it.
+        let first_incomplete = end.is_some() && allowed > 0 && allowed < header.size();
         let batch_base_offset = match header.base_offset() {
             Some(base) => base,
             None => self.deep_base_offset(&*file, position)?,

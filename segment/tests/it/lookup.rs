@@ -262,3 +262,23 @@ fn a_lookup_reads_once_between_entries_that_are_near_each_other() {
         }
     }
 }
+
+#[test]
+fn a_read_that_its_bound_leaves_nothing_of_says_that_the_batch_is_larger_than_what_was_asked_for() {
+    let segment = segment(0, 4096, 1024);
+    for base in [0, 50] {
+        append(&segment, base + 1, &sized(base, 2, 1, 100));
+    }
+    // Offset 20 lies in the gap before the second batch, where the bound is.
+    let read = |max, end, min_one| {
+        let read = segment.read(Offset::new(20), max, end, min_one).expect("a read").expect("a batch");
+        (read.batch_base_offset.get(), read.region.len(), read.first_incomplete)
+    };
+    assert_eq!(read(99, Some(100), false), (50, 0, true));
+    assert_eq!(read(100, Some(100), false), (50, 0, false));
+    assert_eq!(read(99, Some(100), true), (50, 0, false));
+    assert_eq!(read(99, Some(200), false), (50, 99, true));
+    // Without a bound, or where nothing was asked for, only the place is told.
+    assert_eq!(read(99, None, false), (50, 0, false));
+    assert_eq!(read(0, Some(200), false), (50, 0, false));
+}
