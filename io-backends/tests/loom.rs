@@ -4,19 +4,21 @@
 //! the same.
 #![cfg(loom)]
 
+#[macro_use]
+#[path = "support/forward.rs"]
+mod forward;
+
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::ops::Range;
-use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake};
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Align, Appender, Backend, Done, FileCaps, IoError, MapAccess, MappedRegion, MemoryBackend, Op, OpenHow,
-    RawFile, SlotTable, Ticket, appender,
+    Align, Appender, Backend, Done, FileCaps, IoError, MemoryBackend, Op, OpenHow, RawFile, SlotTable,
+    Ticket, appender,
 };
 use loom::thread;
 
@@ -40,27 +42,32 @@ fn model<T: Ord + Debug + Send + 'static>(outcomes: impl IntoIterator<Item = T>,
     assert_eq!(*met.lock().unwrap(), outcomes.into_iter().collect());
 }
 
+/// Reads beside two appends. The mark seen first, and how many bytes were read then: it may rise in between, and an append is seen
+/// whole or not at all.
+fn read_beside_appends(log: &Arc<dyn Appender>) -> (u64, usize) {
+    let writer = {
+        let log = Arc::clone(log);
+        thread::spawn(move || {
+            append(&*log, b"abc");
+            append(&*log, b"defgh");
+        })
+    };
+    let accepted = log.marks().accepted();
+    let mut bytes = [0; 16];
+    let count = log.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes[..count], b"abcdefgh"[..count]);
+    writer.join().unwrap();
+    assert_eq!(log.marks().accepted(), 8);
+    (accepted, count)
+}
+
+/// All that [`read_beside_appends`] may find.
+const FOUND_BESIDE_APPENDS: [(u64, usize); 6] = [(0, 0), (0, 3), (0, 8), (3, 3), (3, 8), (8, 8)];
+
 /// Every byte below the accepted mark is there, and nothing behind the mark is given out.
 #[test]
 fn reader_never_sees_past_accepted() {
-    // Mark seen first, and bytes read then. The mark may rise in between, and an append is seen whole or not at all.
-    model([(0, 0), (0, 3), (0, 8), (3, 3), (3, 8), (8, 8)], || {
-        let log = log();
-        let writer = {
-            let log = Arc::clone(&log);
-            thread::spawn(move || {
-                append(&*log, b"abc");
-                append(&*log, b"defgh");
-            })
-        };
-        let accepted = log.marks().accepted();
-        let mut bytes = [0; 16];
-        let count = log.read_at(&mut bytes, 0).unwrap();
-        assert_eq!(bytes[..count], b"abcdefgh"[..count]);
-        writer.join().unwrap();
-        assert_eq!(log.marks().accepted(), 8);
-        (accepted, count)
-    });
+    model(FOUND_BESIDE_APPENDS, || read_beside_appends(&log()));
 }
 
 /// A file that notes how long it was when its last sync began, and whose syncs fail when told to.
@@ -88,9 +95,7 @@ impl Watched {
 }
 
 impl RawFile for Watched {
-    fn path(&self) -> PathBuf {
-        self.file.path()
-    }
+    forward_to!(file);
 
     fn align(&self) -> Align {
         self.file.align()
@@ -112,26 +117,6 @@ impl RawFile for Watched {
             *self.synced.lock().unwrap() = len;
         }
         self.file.submit(op)
-    }
-
-    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.file.read_at(into, at)
-    }
-
-    fn len(&self) -> Result<u64, IoError> {
-        self.file.len()
-    }
-
-    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
-        self.file.map(len, access)
-    }
-
-    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
-        self.file.map_bytes(range)
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_fd()
     }
 }
 
@@ -318,9 +303,7 @@ impl Late {
 }
 
 impl RawFile for Late {
-    fn path(&self) -> PathBuf {
-        self.file.path()
-    }
+    forward_to!(file);
 
     fn align(&self) -> Align {
         let block = BLOCK.try_into().unwrap();
@@ -358,26 +341,6 @@ impl RawFile for Late {
             }
             _ => self.file.submit(op),
         }
-    }
-
-    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.file.read_at(into, at)
-    }
-
-    fn len(&self) -> Result<u64, IoError> {
-        self.file.len()
-    }
-
-    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
-        self.file.map(len, access)
-    }
-
-    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
-        self.file.map_bytes(range)
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_fd()
     }
 }
 
@@ -454,9 +417,7 @@ fn what_is_not_aligned_is_written_by_itself() {
 struct AtOnce(Arc<dyn RawFile>);
 
 impl RawFile for AtOnce {
-    fn path(&self) -> PathBuf {
-        self.0.path()
-    }
+    forward_to!(0);
 
     fn align(&self) -> Align {
         self.0.align()
@@ -471,49 +432,17 @@ impl RawFile for AtOnce {
     fn submit(&self, op: Op) -> Ticket {
         self.0.submit(op)
     }
-
-    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.0.read_at(into, at)
-    }
-
-    fn len(&self) -> Result<u64, IoError> {
-        self.0.len()
-    }
-
-    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
-        self.0.map(len, access)
-    }
-
-    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
-        self.0.map_bytes(range)
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_fd()
-    }
 }
 
 /// What went past the tail, because its write was done at once, is found in the file as soon as it is accepted.
 #[test]
 fn a_reader_finds_what_went_past_the_tail() {
-    // Accepted before, and how much was read then.
-    model([(0, 0), (0, 3), (0, 8), (3, 3), (3, 8), (8, 8)], || {
+    model(FOUND_BESIDE_APPENDS, || {
         let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
         let log = appender(Arc::new(AtOnce(file)), 0).unwrap();
-        let writer = {
-            let log = Arc::clone(&log);
-            thread::spawn(move || {
-                append(&*log, b"abc");
-                append(&*log, b"defgh");
-            })
-        };
-        let accepted = log.marks().accepted();
-        let mut bytes = [0; 16];
-        let count = log.read_at(&mut bytes, 0).unwrap();
-        assert_eq!(bytes[..count], b"abcdefgh"[..count]);
-        writer.join().unwrap();
+        let found = read_beside_appends(&log);
         assert_eq!((log.marks().stable(), log.flush().unwrap()), (8, 8));
-        (accepted, count)
+        found
     });
 }
 

@@ -51,21 +51,19 @@ impl Segment {
     /// # Errors
     /// [`Error::Aborted`] for an entry of a later version; [`Error::Io`].
     pub fn aborted(&self) -> Result<Vec<AbortedTransaction>> {
-        let path = self.txn_path();
-        let Some(bytes) = self.backend.names().read(&path, FILE_LEN_MAX)? else { return Ok(Vec::new()) };
-        AbortedTransaction::decode_all(&bytes)
-            .map(|entry| entry.map_err(|source| Error::Aborted { path: path.clone(), source }))
-            .collect()
+        self.decode_aborted(&self.aborted_bytes()?)
     }
 
-    /// Looks whether the transactions can be this segment's: none may end below its base offset.
-    ///
-    /// # Errors
-    /// [`Error::Aborted`] where one does, or its entry is of a later version; [`Error::Io`].
-    pub fn check_aborted(&self) -> Result<()> {
-        let path = self.txn_path();
-        let Some(bytes) = self.backend.names().read(&path, FILE_LEN_MAX)? else { return Ok(()) };
-        AbortedTransaction::check_all(&bytes, self.base).map_err(|source| Error::Aborted { path, source })
+    /// What the transaction index holds; nothing where it is missing, since most segments have none.
+    fn aborted_bytes(&self) -> Result<Vec<u8>> {
+        Ok(self.backend.names().read(&self.txn_path(), FILE_LEN_MAX)?.unwrap_or_default())
+    }
+
+    fn decode_aborted(&self, bytes: &[u8]) -> Result<Vec<AbortedTransaction>> {
+        let entries = AbortedTransaction::decode_all(bytes);
+        entries
+            .map(|entry| entry.map_err(|source| Error::Aborted { path: self.txn_path(), source }))
+            .collect()
     }
 
     /// Whether the transaction index can be of this segment, which ends before `end`: whole entries of a known version, by
@@ -79,14 +77,10 @@ impl Segment {
     ///
     /// Source: Kafka `TransactionIndex.sanityCheck`, which looks for offsets below the base alone.
     pub fn aborted_are_sound(&self, end: Offset) -> Result<bool> {
-        let entries = match self.check_aborted().and_then(|()| self.aborted()) {
-            Ok(entries) => entries,
-            Err(Error::Aborted { .. }) => return Ok(false),
-            Err(e) => return Err(e),
-        };
-        let len = self.backend.names().stat(&self.txn_path())?.map_or(0, |stat| stat.len);
+        let bytes = self.aborted_bytes()?;
+        let Ok(entries) = self.decode_aborted(&bytes) else { return Ok(false) };
         let (mut after, mut stable) = (None, Offset::ZERO);
-        Ok(len == (entries.len() * AbortedTransaction::LEN) as u64
+        Ok(bytes.len() == entries.len() * AbortedTransaction::LEN
             && entries.iter().all(|entry| {
                 let last = entry.last_offset;
                 let fits = (self.base..end).contains(&last)

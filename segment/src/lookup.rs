@@ -91,13 +91,10 @@ impl Segment {
         let mut rebuilt = false;
         loop {
             let (entry, after) = self.with_offset_index(|index| Ok(index.lookup_between(offset)))?;
-            let last = match after {
-                // The entry's own batch ends with `offset`.
-                _ if entry.position > 0 && entry.offset == offset => entry.position.into(),
-                Some(after) => after.position.into(),
-                None => size,
-            };
-            // Headers that come into question begin no further than this behind the entry.
+            let own = entry.position > 0 && entry.offset == offset;
+            // Headers that come into question begin no further than this behind the entry, whose own batch ends with `offset` or not.
+            let last =
+                if own { entry.position.into() } else { after.map_or(size, |after| after.position.into()) };
             let stretch = last.saturating_sub(entry.position.into());
             let ahead = if stretch <= STRETCH { stretch as usize + BatchHeader::MAX_LEN } else { 0 };
             if ahead == 0

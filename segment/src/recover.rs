@@ -1,6 +1,7 @@
 //! Recovery of a segment: check every batch, cut at the first bad one, keep what is cut, rebuild the indexes.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -308,20 +309,12 @@ impl Segment {
 
     /// Whether a byte is not zero.
     fn has_bytes(&self) -> Result<bool> {
-        let (file, size) = (self.log.open()?, self.size());
-        let mut chunk = vec![0; size.min(CHUNK) as usize];
-        let mut at = 0;
-        while at < size {
-            let got = file.read_at(&mut chunk, at)?;
-            if got == 0 {
-                break;
-            }
-            if chunk[..got].iter().any(|&b| b != 0) {
-                return Ok(true);
-            }
-            at += got as u64;
-        }
-        Ok(false)
+        let mut found = false;
+        each_chunk(&*self.log.open()?, 0..self.size(), |_, bytes| {
+            found = !is_zero(bytes);
+            Ok(!found)
+        })?;
+        Ok(found)
     }
 
     /// Opens both indexes at full size and without an entry, whatever their files hold.
@@ -365,31 +358,24 @@ fn keep_aside<F: ReadAt + ?Sized>(
     to: u64,
 ) -> Result<Option<PathBuf>> {
     let names = backend.names();
-    let mut chunk = vec![0; (to - from).min(CHUNK) as usize];
     let mut kept: Option<(PathBuf, Arc<dyn RawFile>)> = None;
     let mut copy = || -> Result<()> {
-        let mut at = from;
-        while at < to {
-            let want = (to - at).min(CHUNK) as usize;
-            let got = file.read_at(&mut chunk[..want], at)?;
-            if got == 0 {
-                break;
+        let read = each_chunk(file, from..to, |at, bytes| {
+            if is_zero(bytes) {
+                return Ok(true);
             }
-            let read = &chunk[..got];
-            if read.iter().any(|&b| b != 0) {
-                if kept.is_none() {
-                    let name = free_name(names, path)?;
-                    let out = backend.open(&name, OpenHow::CreateNew)?;
-                    kept = Some((name, out));
-                }
-                if let Some((_, out)) = &kept {
-                    write_all(&**out, at - from, Gather::from(Bytes::copy_from_slice(read)))?;
-                }
+            if kept.is_none() {
+                let name = free_name(names, path)?;
+                let out = backend.open(&name, OpenHow::CreateNew)?;
+                kept = Some((name, out));
             }
-            at += got as u64;
-        }
+            if let Some((_, out)) = &kept {
+                write_all(&**out, at - from, Gather::from(Bytes::copy_from_slice(bytes)))?;
+            }
+            Ok(true)
+        })?;
         if let Some((_, out)) = &kept {
-            out.submit(Op::SetLen { len: at - from }).wait().result?;
+            out.submit(Op::SetLen { len: read - from }).wait().result?;
             out.submit(Op::Flush { metadata: true }).wait().result?;
         }
         Ok(())
@@ -405,6 +391,30 @@ fn keep_aside<F: ReadAt + ?Sized>(
         names.sync_dir(dir)?;
     }
     Ok(Some(name))
+}
+
+/// Gives `each` the bytes of `range`, with their position, a chunk after the other, for as long as it returns `true`. Returns where
+/// that ended: before the end of the range also where the file does.
+fn each_chunk<F: ReadAt + ?Sized>(
+    file: &F,
+    range: Range<u64>,
+    mut each: impl FnMut(u64, &[u8]) -> Result<bool>,
+) -> Result<u64> {
+    let mut chunk = vec![0; range.end.saturating_sub(range.start).min(CHUNK) as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let want = (range.end - at).min(CHUNK) as usize;
+        let got = file.read_at(&mut chunk[..want], at)?;
+        if got == 0 || !each(at, &chunk[..got])? {
+            break;
+        }
+        at += got as u64;
+    }
+    Ok(at)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&b| b == 0)
 }
 
 /// The first of the names for what is cut off `path` that nothing has.

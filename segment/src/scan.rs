@@ -137,7 +137,7 @@ impl<'f, F: ReadAt + ?Sized> Headers<'f, F> {
     ///
     /// # Errors
     /// [`Error::Io`] where the read fails.
-    pub fn skip(&mut self) -> Result<bool> {
+    pub(crate) fn skip(&mut self) -> Result<bool> {
         let behind = behind(self.file, self.position, self.end)?;
         self.position = behind.unwrap_or(self.position);
         Ok(behind.is_some())

@@ -1,16 +1,14 @@
 //! Writes past the page cache: blocks, their remains, and what others see of the file.
 
-use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Advice, Align, Appender, Backend, BackendSpec, FileCaps, IoError, MapAccess, MappedRegion, Op, OpenHow,
-    RawFile, Space, Ticket, Verdict, appender, open,
+    Advice, Align, Appender, Backend, BackendSpec, FileCaps, Op, OpenHow, RawFile, Space, Ticket, Verdict,
+    appender, open,
 };
 
 use crate::places;
@@ -24,9 +22,7 @@ struct Strict(Arc<dyn RawFile>);
 struct Told(Arc<dyn RawFile>, Mutex<Vec<Op>>);
 
 impl RawFile for Strict {
-    fn path(&self) -> PathBuf {
-        self.0.path()
-    }
+    forward_to!(0);
 
     fn align(&self) -> Align {
         self.0.align()
@@ -49,32 +45,10 @@ impl RawFile for Strict {
         }
         self.0.submit(op)
     }
-
-    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.0.read_at(into, at)
-    }
-
-    fn len(&self) -> Result<u64, IoError> {
-        self.0.len()
-    }
-
-    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
-        self.0.map(len, access)
-    }
-
-    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
-        self.0.map_bytes(range)
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_fd()
-    }
 }
 
 impl RawFile for Told {
-    fn path(&self) -> PathBuf {
-        self.0.path()
-    }
+    forward_to!(0);
 
     fn align(&self) -> Align {
         self.0.align()
@@ -87,26 +61,6 @@ impl RawFile for Told {
     fn submit(&self, op: Op) -> Ticket {
         self.1.lock().unwrap().push(op.clone());
         self.0.submit(op)
-    }
-
-    fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.0.read_at(into, at)
-    }
-
-    fn len(&self) -> Result<u64, IoError> {
-        self.0.len()
-    }
-
-    fn map(&self, len: usize, access: MapAccess) -> Result<MappedRegion, IoError> {
-        self.0.map(len, access)
-    }
-
-    fn map_bytes(&self, range: Range<u64>) -> Result<Bytes, IoError> {
-        self.0.map_bytes(range)
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_fd()
     }
 }
 

@@ -1,6 +1,10 @@
 //! Behaviour of the crate, seen from outside.
 #![cfg(not(loom))]
 
+#[macro_use]
+#[path = "../support/forward.rs"]
+mod forward;
+
 #[cfg(feature = "testing")]
 mod conformance;
 mod direct;

@@ -71,6 +71,15 @@ fn finish(manager: &LogManager, to: &str) -> Arc<Log> {
     moved
 }
 
+/// Directories, the first of which has a partition of ten records; of those at least so many bytes have been copied to the second.
+fn half_moved(dirs: usize, bytes: usize) -> (Bench, LogManager) {
+    let bench = Bench::new(&[]);
+    let manager = manager(&bench, dirs);
+    fill(&manager.get_or_create(&p(0)).expect("a log"), 10, 1);
+    assert!(step(&manager, "/disk1", bytes) > 0);
+    (bench, manager)
+}
+
 #[test]
 fn a_topic_made_anew_gets_nothing_of_a_copy_of_the_old_one() {
     for (stopped, whole) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -110,10 +119,7 @@ fn a_topic_made_anew_gets_nothing_of_a_copy_of_the_old_one() {
 
 #[test]
 fn a_copy_is_of_the_log_that_it_was_begun_from() {
-    let bench = Bench::new(&[]);
-    let two = manager(&bench, 2);
-    fill(&two.get_or_create(&p(0)).expect("a log"), 10, 1);
-    assert!(step(&two, "/disk1", 400) > 0);
+    let (bench, two) = half_moved(2, 400);
     // Past the manager, which knows nothing of it.
     let disk0 = two.live().next().expect("one");
     assert!(disk0.delete(&p(0)).expect("deleted"));
@@ -124,10 +130,7 @@ fn a_copy_is_of_the_log_that_it_was_begun_from() {
 
 #[test]
 fn what_a_crash_took_from_a_partition_does_not_come_back_with_its_copy() {
-    let bench = Bench::new(&[]);
-    let two = manager(&bench, 2);
-    fill(&two.get_or_create(&p(0)).expect("a log"), 10, 1);
-    assert!(step(&two, "/disk1", 700) > 0);
+    let (bench, two) = half_moved(2, 700);
     drop(two);
     // The power goes, and with it what was not durable. No epoch tells of it.
     let path = Path::new("/disk0/t-0").join(name(0, "log"));
@@ -149,10 +152,7 @@ fn what_a_crash_took_from_a_partition_does_not_come_back_with_its_copy() {
 
 #[test]
 fn a_partition_has_one_copy_at_a_time() {
-    let bench = Bench::new(&[]);
-    let three = manager(&bench, 3);
-    fill(&three.get_or_create(&p(0)).expect("a log"), 10, 1);
-    assert!(step(&three, "/disk1", 800) > 0);
+    let (bench, three) = half_moved(3, 800);
     opened(&three).truncate_to(Offset::new(4)).expect("truncated");
     fill(&opened(&three), 6, 2);
     // That it was truncated is told once, to the copy of the day.
