@@ -17,8 +17,8 @@ use std::task::{Context, Poll, Wake};
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Align, Appender, Backend, Done, FileCaps, IoError, MemoryBackend, Op, OpenHow, RawFile, SlotTable,
-    Ticket, appender,
+    Align, Appender, Backend, Done, FileCaps, IoError, MapAccess, MappedRegion, MemoryBackend, Op, OpenHow,
+    RawFile, SlotTable, Ticket, appender,
 };
 use loom::thread;
 

@@ -278,10 +278,12 @@ impl Making<'_> {
                 self.put(json!({"op": "read", "offset": offset, "max": 2000, "records": true}))?;
             }
             37 => {
+                self.tale.let_delays_pass()?;
                 self.put(json!({"op": "close"}))?;
                 self.open(true, 1 << 40)?;
             }
             38 => {
+                self.tale.let_delays_pass()?;
                 self.put(json!({"op": "abandon"}))?;
                 self.open(false, 0)?;
             }

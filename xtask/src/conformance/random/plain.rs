@@ -313,6 +313,7 @@ impl Making<'_> {
             36 => drop(self.put(json!({"op": "files"}))?),
             37 => self.look()?,
             38 => {
+                self.tale.let_delays_pass()?;
                 self.put(json!({"op": "close"}))?;
                 // Filled under other settings, perhaps: Kafka does not start where they have less room now (row 10).
                 let filled = self.last_indexes()?;
@@ -556,6 +557,7 @@ impl Making<'_> {
     /// The process dies, and something may have happened to the files.
     fn crash(&mut self, config: &Value) -> Result<(), String> {
         let (batch, tail) = (self.somewhere()?, self.tail()?);
+        self.tale.let_delays_pass()?;
         self.put(json!({"op": "abandon"}))?;
         let mut point = if self.tale.chance.one_in(2) { 0 } else { self.flushed.min(self.end) };
         if self.kind == Kind::Damage {
