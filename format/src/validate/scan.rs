@@ -31,7 +31,7 @@ pub struct Scanned {
     pub first_batch_last: Offset,
     /// Last offset of the last batch.
     pub last_offset: Offset,
-    /// The largest timestamp of the batches.
+    /// The largest timestamp of the batches; none where all are below 0.
     pub max_timestamp: Option<Timestamp>,
     /// Bytes of the whole batches that are to be appended; what is behind them is not.
     pub valid_bytes: usize,
@@ -52,8 +52,8 @@ pub struct Scanned {
 /// bytes as they are, provided that the first offset (where it is not known, the first batch's last) is not below its log end.
 ///
 /// # Errors
-/// [`ScanError`]: the first in the order of the batches, and within one of epoch, base offset, size, last offset, checksum,
-/// codec, order.
+/// [`ScanError`]: the first in the order of the batches, and within one of epoch, base offset, size, checksum, codec, order,
+/// last offset.
 ///
 /// Source: Kafka `UnifiedLog.analyzeAndValidateRecords`.
 pub fn scan_append(batches: &[u8], rules: &ScanRules) -> Result<Option<Scanned>, ScanError> {
@@ -81,15 +81,16 @@ pub fn scan_append(batches: &[u8], rules: &ScanRules) -> Result<Option<Scanned>,
         if rules.origin != Origin::Replication && size as u64 > rules.batch_size_max {
             return Err(ScanError::TooLarge { position, size, limit: rules.batch_size_max });
         }
-        if let Some(base) = base.filter(|base| header.last_offset() < *base) {
-            return Err(ScanError::LastOffset { position, base, found: header.last_offset() });
-        }
         batch.verify().map_err(decode)?;
         let codec = header.codec().map_err(decode)?;
         let before = seen.map_or(Offset::new(-1), |seen| seen.last_offset);
         let given = matches!(rules.origin, Origin::Replication | Origin::RaftLeader);
         if given && header.last_offset() <= before {
             return Err(ScanError::OutOfOrder { position, before, last_offset: header.last_offset() });
+        }
+        // Behind all that Kafka refuses, so that what both refuse has Kafka's name.
+        if let Some(base) = base.filter(|base| header.last_offset() < *base) {
+            return Err(ScanError::LastOffset { position, base, found: header.last_offset() });
         }
         let seen = seen.get_or_insert(Scanned {
             first_offset: base.filter(|_| header.magic() == Magic::V2),
@@ -106,7 +107,8 @@ pub fn scan_append(batches: &[u8], rules: &ScanRules) -> Result<Option<Scanned>,
             seen.leader_epoch = None;
         }
         seen.last_offset = header.last_offset();
-        seen.max_timestamp = seen.max_timestamp.max(header.max_timestamp());
+        // One below 0 is no largest one.
+        seen.max_timestamp = seen.max_timestamp.max(header.max_timestamp().filter(|time| time.get() >= 0));
         seen.valid_bytes = walk.position();
         if codec != Codec::None {
             seen.source_codec = codec;

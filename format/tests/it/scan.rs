@@ -49,6 +49,20 @@ fn what_is_told_of_a_follower_s_batches() {
 }
 
 #[test]
+fn no_timestamp_below_0_is_the_largest() {
+    let at_time = |base: i64, time: i64| {
+        forge(&batch(base, 3), |bytes| bytes[35..43].copy_from_slice(&time.to_be_bytes()))
+    };
+    for (times, largest) in
+        [([-5, i64::MIN], None), ([i64::MIN, -1], None), ([-5, 0], Some(0)), ([7, i64::MIN], Some(7))]
+    {
+        let bytes = [at_time(0, times[0]), at_time(3, times[1])].concat();
+        let seen = scan_append(&bytes, &rules(Origin::Replication)).unwrap().unwrap();
+        assert_eq!(seen.max_timestamp, largest.map(Timestamp::new), "{times:?}");
+    }
+}
+
+#[test]
 fn a_batch_at_the_limits_is_taken() {
     // One record: its last offset is its base offset.
     let one = build(at(0), &[(5, None, None)]);
@@ -122,4 +136,14 @@ fn format_edge_87_88_91_and_92_faults_and_their_order() {
         error.to_string(),
         "the batch at byte 0: last offset: expected at least the base offset 5, found 3"
     );
+    // What Kafka refuses of such a batch comes first.
+    let bytes_of = |change: fn(&mut Vec<u8>)| forge(&backwards, change);
+    let mut wrong = backwards.clone();
+    wrong[40] ^= 1;
+    assert_eq!(name(&wrong, rules(Origin::Replication)), (0, "CorruptRecordException"));
+    let unknown = bytes_of(|bytes| bytes[22] |= 7);
+    assert_eq!(name(&unknown, rules(Origin::Replication)), (0, "IllegalArgumentException"));
+    let below = bytes_of(|bytes| bytes[..8].copy_from_slice(&0i64.to_be_bytes()));
+    assert_eq!(name(&below, rules(Origin::Replication)), (0, "OffsetsOutOfOrderException"));
+    assert_eq!(name(&below, rules(Origin::Coordinator)), (0, "InvalidRecordException"));
 }
