@@ -121,12 +121,13 @@ pub(crate) enum Checked {
     Duplicate(ProducerBatch),
 }
 
-/// The marker in a control batch; `None` for one of data, without a record, or of another kind.
+/// The marker in a control batch of a producer, whether the batch is a transactional one or not; `None` for one of data, without a
+/// producer, or without a record.
 fn marker_of(batch: &Batch<'_>) -> Result<Option<EndMarker>, kseg_format::DecodeError> {
     /// A control record is a few bytes; nothing compresses it.
     const LIMIT: usize = 1 << 20;
     let header = batch.header();
-    if !header.is_control() || !header.is_transactional() {
+    if !header.is_control() || header.producer_id().is_none_or(|id| id.get() < 0) {
         return Ok(None);
     }
     let mut scratch = Vec::new();

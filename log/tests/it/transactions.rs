@@ -1,7 +1,7 @@
 use bytes::BytesMut;
 use kseg_format::{
-    BatchOptions, EndTransactionMarker, LeaderEpoch, Offset, Origin, Producer, ProducerEpoch, ProducerId,
-    RecordBatchBuilder, Sequence, Timestamp,
+    BatchOptions, ControlType, EndTransactionMarker, LeaderEpoch, Offset, Origin, Producer, ProducerEpoch,
+    ProducerId, RecordBatchBuilder, Sequence, Timestamp,
 };
 use kseg_log::{DoubtReason, Isolation, Log};
 
@@ -118,6 +118,49 @@ fn raw(base: i64, transactional: bool, control: bool) -> BytesMut {
     let mut bytes = BytesMut::new();
     builder.finish(&mut bytes).expect("a batch");
     bytes
+}
+
+/// A control batch of this producer at offset `base` that is not a transactional one, with a commit marker as its value.
+fn control(base: i64, producer: i64, kind: ControlType) -> BytesMut {
+    let mut builder = RecordBatchBuilder::new(BatchOptions {
+        base_offset: Offset::new(base),
+        leader_epoch: Some(LeaderEpoch::new(0)),
+        producer: Some(Producer {
+            id: ProducerId::new(producer),
+            epoch: ProducerEpoch::new(0),
+            base_sequence: None,
+        }),
+        control: true,
+        ..BatchOptions::default()
+    });
+    let marker = EndTransactionMarker { committed: true, coordinator_epoch: 0 };
+    builder.append_control(Some(Timestamp::new(1)), kind, &marker.encode_value()).expect("a record");
+    let mut bytes = BytesMut::new();
+    builder.finish(&mut bytes).expect("a batch");
+    bytes
+}
+
+#[test]
+fn a_control_batch_of_a_producer_is_a_marker_without_the_transactional_flag_too() {
+    let epoch = LeaderEpoch::new(0);
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    data(&log, 7, 0, 2);
+    let other = log.append_as_follower(control(2, 7, ControlType::SnapshotFooter).freeze(), epoch);
+    assert_eq!(kafka_name(other), "IllegalArgumentException");
+    let other = log.append_as_leader(control(0, 7, ControlType::LeaderChange), epoch, Origin::Coordinator);
+    assert_eq!((kafka_name(other), log.log_end_offset().get()), ("IllegalArgumentException", 2));
+    // Control batches of nobody are none of a transaction's.
+    for (base, nobody) in [(2, -1), (3, -2)] {
+        let kind = ControlType::SnapshotFooter;
+        log.append_as_follower(control(base, nobody, kind).freeze(), epoch).expect("an append");
+    }
+    log.update_high_watermark(Offset::new(4));
+    assert_eq!(log.last_stable_offset().get(), 0);
+
+    log.append_as_follower(control(4, 7, ControlType::Commit).freeze(), epoch).expect("an append");
+    log.update_high_watermark(Offset::new(5));
+    assert_eq!(log.last_stable_offset().get(), 5);
 }
 
 #[test]
