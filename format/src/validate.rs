@@ -115,7 +115,7 @@ fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, 
         let record = record?;
         let timestamp = records.timestamp(record.timestamp_delta);
         if let Some(fault) = checks.fault(record.key.is_some(), timestamp) {
-            faults.add(count, fault, checks.message(fault, timestamp));
+            faults.add(count, fault);
         }
         largest = largest.max(timestamp);
         count += 1;
@@ -190,7 +190,7 @@ impl Walk<'_> {
         batch.stream_records(self.rules.decompressed_limit)?.try_for_each(|record| {
             self.uncompressed += u64::from(record.size);
             if let Some(fault) = checks.fault(record.key.is_some(), record.timestamp) {
-                faults.add(index, fault, checks.message(fault, record.timestamp));
+                faults.add(index, fault);
             } else {
                 self.largest = self.largest.max(record.timestamp);
                 self.consecutive &= record.offset as u64 == self.count;
@@ -211,12 +211,12 @@ impl Walk<'_> {
             self.uncompressed += message.size() as u64;
             let (stored, computed) = message.checksums();
             if message.magic() != batch.magic().get() {
-                let found = i64::from(message.magic());
-                faults.add(index, RecordFaultKind::Magic, checks.message(RecordFaultKind::Magic, found));
+                let (expected, found) = (batch.magic(), message.magic());
+                faults.add(index, RecordFaultKind::Magic { expected, found });
             } else if stored != computed {
                 return Err(ValidationError::InnerChecksum { batch_index: index, stored, computed });
             } else if let Some(fault) = checks.fault(message.key()?.is_some(), timestamp) {
-                faults.add(index, fault, checks.message(fault, timestamp));
+                faults.add(index, fault);
             }
             index += 1;
         }

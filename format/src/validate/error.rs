@@ -4,30 +4,70 @@ use std::error::Error;
 use std::fmt;
 
 use super::fault::BatchFault;
+use crate::codec::Magic;
 use crate::error::{DecodeError, EncodeError};
+use crate::number::Timestamp;
 
 /// What is wrong with a record that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum RecordFaultKind {
-    /// The timestamp is too far from the clock, or the producer claims an append time.
-    Timestamp,
+    /// The timestamp is too far from the clock. Kafka: `InvalidTimestampException`.
+    Timestamp {
+        /// The timestamp.
+        found: Timestamp,
+        /// The smallest that is taken: `message.timestamp.before.max.ms` before now.
+        least: Timestamp,
+        /// The largest that is taken: `message.timestamp.after.max.ms` behind now.
+        most: Timestamp,
+    },
+    /// The producer claims an append time. Kafka: `InvalidTimestampException`.
+    AppendTime {
+        /// What it claims.
+        found: Option<Timestamp>,
+    },
     /// The topic is compacted and the record has no key.
     Key,
     /// A message in a wrapper has another magic than the wrapper.
-    Magic,
+    Magic {
+        /// The wrapper's.
+        expected: Magic,
+        /// Its own.
+        found: i8,
+    },
+}
+
+impl fmt::Display for RecordFaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordFaultKind::Timestamp { found, least, most } => write!(
+                f,
+                "timestamp {found}: expected {least} to {most} (message.timestamp.before.max.ms and \
+                 message.timestamp.after.max.ms from now)"
+            ),
+            RecordFaultKind::AppendTime { found } => {
+                let found = Timestamp::to_raw(*found);
+                write!(
+                    f,
+                    "timestamp {found}: expected the time of a producer, found one of a broker's append"
+                )
+            }
+            RecordFaultKind::Key => f.write_str("a compacted topic takes no record without a key"),
+            RecordFaultKind::Magic { expected, found } => {
+                write!(f, "magic: expected {expected} as in the wrapper, found {found}")
+            }
+        }
+    }
 }
 
 /// A record that may not be appended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct RecordFault {
     /// Its place in its batch, from 0.
     pub batch_index: u64,
-    /// What is wrong.
+    /// What is wrong; shown it is the same in words.
     pub kind: RecordFaultKind,
-    /// The same in words.
-    pub message: String,
 }
 
 /// An append that was refused as a whole.
@@ -81,7 +121,10 @@ impl ValidationError {
     pub fn cause_name(&self) -> &'static str {
         match self {
             ValidationError::Records { faults } => {
-                if faults.iter().any(|fault| fault.kind == RecordFaultKind::Timestamp) {
+                let of_time = |kind| {
+                    matches!(kind, RecordFaultKind::Timestamp { .. } | RecordFaultKind::AppendTime { .. })
+                };
+                if faults.iter().any(|fault| of_time(fault.kind)) {
                     "InvalidTimestampException"
                 } else {
                     "InvalidRecordException"
@@ -108,7 +151,7 @@ impl fmt::Display for ValidationError {
                 write!(f, "{} records may not be appended", faults.len())?;
                 for (i, fault) in faults.iter().take(3).enumerate() {
                     let separator = if i == 0 { ": " } else { "; " };
-                    write!(f, "{separator}record {}: {}", fault.batch_index, fault.message)?;
+                    write!(f, "{separator}record {}: {}", fault.batch_index, fault.kind)?;
                 }
                 if faults.len() > 3 { f.write_str("; ...") } else { Ok(()) }
             }
@@ -150,8 +193,8 @@ pub(super) struct Faults(Vec<RecordFault>);
 
 impl Faults {
     #[cold]
-    pub(super) fn add(&mut self, batch_index: u64, kind: RecordFaultKind, message: String) {
-        self.0.push(RecordFault { batch_index, kind, message });
+    pub(super) fn add(&mut self, batch_index: u64, kind: RecordFaultKind) {
+        self.0.push(RecordFault { batch_index, kind });
     }
 
     pub(super) fn into_result(self) -> Result<(), ValidationError> {

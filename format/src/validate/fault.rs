@@ -115,8 +115,8 @@ impl From<&ValidationError> for Rejections {
                 for fault in faults {
                     match fault.kind {
                         RecordFaultKind::Key => counts.no_key += 1,
-                        RecordFaultKind::Magic => counts.invalid_magic += 1,
-                        RecordFaultKind::Timestamp => {}
+                        RecordFaultKind::Magic { .. } => counts.invalid_magic += 1,
+                        RecordFaultKind::Timestamp { .. } | RecordFaultKind::AppendTime { .. } => {}
                     }
                 }
             }

@@ -79,7 +79,7 @@ pub struct LeaderRules {
     /// Kafka has no such limit, and a client's batch of `max.message.bytes` may hold a thousand times that decompressed.
     /// A batch that has to be built anew is held decompressed, and else one record may be as large as all, so this is the
     /// memory that one append may take, and whoever takes appends from strangers sets it: a batch that exceeds it is refused as
-    /// invalid.
+    /// invalid. Records that may not be appended are listed, at 40 bytes each where a record has 7 or more.
     pub decompressed_limit: usize,
 }
 
@@ -162,34 +162,23 @@ impl RecordChecks {
         if self.key_needed && !has_key {
             return Some(RecordFaultKind::Key);
         }
-        let wrong = if self.create_time && timestamp != -1 {
-            self.now.wrapping_sub(timestamp) > self.before_max
-                || timestamp.wrapping_sub(self.now) > self.after_max
+        if self.create_time && timestamp != -1 {
+            let fits = self.now.wrapping_sub(timestamp) <= self.before_max
+                && timestamp.wrapping_sub(self.now) <= self.after_max;
+            if fits { None } else { Some(self.out_of_range(timestamp)) }
+        } else if self.flagged {
+            Some(RecordFaultKind::AppendTime { found: Timestamp::from_raw(timestamp) })
         } else {
-            self.flagged
-        };
-        wrong.then_some(RecordFaultKind::Timestamp)
+            None
+        }
     }
-}
 
-impl RecordChecks {
-    /// What is wrong, in words; `value` is the timestamp, or the magic.
     #[cold]
-    pub(super) fn message(&self, kind: RecordFaultKind, value: i64) -> String {
-        match kind {
-            RecordFaultKind::Timestamp if self.create_time => {
-                let least = self.now.saturating_sub(self.before_max);
-                let most = self.now.saturating_add(self.after_max);
-                format!(
-                    "timestamp {value}: expected {least} to {most} (message.timestamp.before.max.ms and \
-                     message.timestamp.after.max.ms from now)"
-                )
-            }
-            RecordFaultKind::Timestamp => {
-                format!("timestamp {value}: expected the time of a producer, found one of a broker's append")
-            }
-            RecordFaultKind::Key => "a compacted topic takes no record without a key".to_owned(),
-            RecordFaultKind::Magic => format!("magic {value} differs from the wrapper's"),
+    fn out_of_range(&self, timestamp: i64) -> RecordFaultKind {
+        RecordFaultKind::Timestamp {
+            found: Timestamp::new(timestamp),
+            least: Timestamp::new(self.now.saturating_sub(self.before_max)),
+            most: Timestamp::new(self.now.saturating_add(self.after_max)),
         }
     }
 

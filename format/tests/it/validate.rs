@@ -296,7 +296,14 @@ fn format_edge_84_append_time() {
         let error = refused(&three(flagged), codec, &topic);
         assert_eq!(error.cause_name(), "InvalidTimestampException");
         let words = "timestamp 1000000: expected the time of a producer, found one of a broker's append";
-        assert!(error.record_faults().iter().all(|fault| fault.message == words), "{error}");
+        assert!(error.record_faults().iter().all(|fault| fault.kind.to_string() == words), "{error}");
+        // Without a time it is the flag that is wrong, whatever the topic's type.
+        let without = build(BatchOptions { log_append_time: None, ..flagged }, &[(-1, None, None)]);
+        let words = "1 records may not be appended: record 0: timestamp -1: expected the time of a producer, \
+                     found one of a broker's append";
+        for rules in [&topic, &rules()] {
+            assert_eq!(refused(&without, codec, rules).to_string(), words);
+        }
         let (stored, _) = append(&three(flagged), codec, &rules()).unwrap();
         assert_eq!(Batch::parse(&stored).unwrap().timestamp_type(), Some(TimestampType::CreateTime));
         assert_eq!(timestamps(&stored), [Some(10), Some(11), Some(12)]);
@@ -465,7 +472,13 @@ fn format_edge_81_a_bad_timestamp_decides_what_a_mix_of_faults_is_called() {
     });
     let faults: Vec<_> = error.record_faults().iter().map(|fault| (fault.batch_index, fault.kind)).collect();
     assert_eq!(faults, {
-        let kind = |i| if i < 3 { RecordFaultKind::Timestamp } else { RecordFaultKind::Magic };
+        let time = RecordFaultKind::Timestamp {
+            found: Timestamp::new(0),
+            least: Timestamp::new(NOW - 1000),
+            most: Timestamp::new(NOW + 3_600_000),
+        };
+        let magic = RecordFaultKind::Magic { expected: Magic::V1, found: 0 };
+        let kind = |i| if i < 3 { time } else { magic };
         (0..6).map(|i| (i, kind(i))).collect::<Vec<_>>()
     });
     assert_eq!(Rejections::from(&error), Rejections { invalid_magic: 3, ..Rejections::default() });
