@@ -210,10 +210,50 @@ impl Fault {
         }
     }
 
+    /// A field of the payload, which stands at `at`, is not as it should be.
     #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
     #[cold]
-    fn broken(at: usize, what: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::Broken { at, what: what.into() }
+    fn unexpected(
+        at: usize,
+        field: &'static str,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Fault {
+        Fault::Broken { at, what: format!("{field}: expected {expected}, found {found}").into() }
+    }
+
+    /// Of a field that begins at `at` not all bytes are there.
+    #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy"))]
+    #[cold]
+    fn cut(at: usize, field: &'static str, needed: usize, found: usize) -> Fault {
+        Fault::unexpected(at, field, format_args!("{needed} bytes"), format_args!("{found} bytes"))
+    }
+
+    /// At `at` should stand `expected`; `found` begins with what stands there.
+    #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy"))]
+    #[cold]
+    fn other_bytes<const N: usize>(
+        at: usize,
+        field: &'static str,
+        expected: &[u8; N],
+        found: &[u8],
+    ) -> Fault {
+        let found = &found[..found.len().min(N)];
+        Fault::unexpected(at, field, format_args!("{expected:02x?}"), format_args!("{found:02x?}"))
+    }
+
+    /// The checksum that stands at `at` is not the one of the bytes that it covers.
+    #[cfg(any(feature = "gzip", feature = "lz4"))]
+    #[cold]
+    fn checksum<T: fmt::LowerHex>(at: usize, field: &'static str, stored: T, computed: T) -> Fault {
+        Fault::unexpected(at, field, format_args!("{stored:#x}"), format_args!("{computed:#x}"))
+    }
+
+    /// What begins at `at` cannot be decoded; `why` is the library's word.
+    #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
+    #[cold]
+    fn undecodable(at: usize, field: &'static str, why: impl fmt::Display) -> Fault {
+        Fault::unexpected(at, field, "one that can be decoded", why)
     }
 }
 

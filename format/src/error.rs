@@ -152,7 +152,7 @@ pub enum DecodeError {
         codec: Codec,
         /// Where the codec gave up.
         place: Place,
-        /// What is wrong.
+        /// What is wrong: the field, what was expected and what was found.
         what: Cow<'static, str>,
     },
     /// The decompressed records would be larger than the caller allows. Kafka has no such bound; here an
@@ -239,7 +239,7 @@ impl fmt::Display for DecodeError {
             }
             DecodeError::Codec { codec, place, what } => write!(f, "{codec} at {place}: {what}"),
             DecodeError::TooLarge { codec, limit } => {
-                write!(f, "{codec}: the decompressed records exceed {limit} bytes")
+                write!(f, "{codec}: decompressed records: expected at most {limit} bytes, found more")
             }
             DecodeError::CodecDisabled { codec } => {
                 write!(f, "{codec}: this build lacks the feature `{codec}` of kseg-format")

@@ -128,32 +128,34 @@ fn deflate(deflater: &mut Compress, input: &[u8], out: &mut Output) -> Result<()
 
 /// Checks the member header at `at` and returns where its data begins.
 fn member_header(input: &[u8], at: usize) -> Result<usize, Fault> {
-    let cut = || Fault::broken(input.len(), "the member header is cut");
     let header = input.get(at..).unwrap_or_default();
+    let cut = |needed: usize| Fault::cut(at, "member header", needed, header.len());
     if header.len() >= MAGIC.len() && header[..MAGIC.len()] != MAGIC {
-        return Err(Fault::broken(at, "no gzip member: wrong magic"));
+        return Err(Fault::other_bytes(at, "magic of a member", &MAGIC, header));
     }
-    let fixed = header.get(..HEADER_LEN).ok_or_else(cut)?;
+    let fixed = header.get(..HEADER_LEN).ok_or_else(|| cut(HEADER_LEN))?;
     if fixed[2] != METHOD_DEFLATE {
-        return Err(Fault::broken(at + 2, "compression method other than deflate"));
+        return Err(Fault::unexpected(at + 2, "compression method", METHOD_DEFLATE, fixed[2]));
     }
     let flags = fixed[3];
     let mut len = HEADER_LEN;
     if flags & FLAG_EXTRA != 0 {
-        let extra = header.get(len..).and_then(|rest| rest.first_chunk()).ok_or_else(cut)?;
+        let extra = header[len..].first_chunk().ok_or_else(|| cut(len + 2))?;
         len += 2 + usize::from(le_u16(*extra));
     }
     for flag in [FLAG_NAME, FLAG_COMMENT] {
         if flags & flag != 0 {
-            let text = header.get(len..).ok_or_else(cut)?;
-            len += 1 + text.iter().position(|byte| *byte == 0).ok_or_else(cut)?;
+            let text = header.get(len..).ok_or_else(|| cut(len))?;
+            let end = text.iter().position(|byte| *byte == 0);
+            len += 1 + end.ok_or_else(|| cut(header.len() + 1))?;
         }
     }
-    let covered = header.get(..len).ok_or_else(cut)?;
+    let covered = header.get(..len).ok_or_else(|| cut(len))?;
     if flags & FLAG_HEADER_CRC != 0 {
-        let stored = header[len..].first_chunk().ok_or_else(cut)?;
-        if le_u16(*stored) != crc32fast::hash(covered) as u16 {
-            return Err(Fault::broken(at + len, "wrong checksum of the member header"));
+        let stored = le_u16(*header[len..].first_chunk().ok_or_else(|| cut(len + 2))?);
+        let computed = crc32fast::hash(covered) as u16;
+        if stored != computed {
+            return Err(Fault::checksum(at + len, "checksum of the member header", stored, computed));
         }
         len += 2;
     }
@@ -193,25 +195,30 @@ fn inflate(
     *at += taken;
     match status {
         Ok(Status::StreamEnd) => Ok(false),
-        Ok(_) if taken == 0 && written == 0 => Err(Fault::broken(input.len(), "the deflate stream is cut")),
+        Ok(_) if taken == 0 && written == 0 => {
+            Err(Fault::unexpected(input.len(), "deflate stream", "its end", "that of the payload"))
+        }
         Ok(_) => Ok(true),
-        Err(error) => Err(Fault::broken(*at, error.to_string())),
+        Err(error) => Err(Fault::undecodable(*at, "deflate stream", error)),
     }
 }
 
 /// Checks the trailer at `at` against what was decoded and returns where it ends.
 fn trailer(input: &[u8], at: usize, crc: u32, size: u64) -> Result<usize, Fault> {
+    let rest = input.get(at..).unwrap_or_default();
     let Some([crc_0, crc_1, crc_2, crc_3, size_0, size_1, size_2, size_3]) =
-        input.get(at..).and_then(|rest| rest.first_chunk::<TRAILER_LEN>())
+        rest.first_chunk::<TRAILER_LEN>()
     else {
-        return Err(Fault::broken(input.len(), "the member trailer is cut"));
+        return Err(Fault::cut(at, "member trailer", TRAILER_LEN, rest.len()));
     };
-    if le_u32([*crc_0, *crc_1, *crc_2, *crc_3]) != crc {
-        return Err(Fault::broken(at, "wrong checksum of the member"));
+    let stored = le_u32([*crc_0, *crc_1, *crc_2, *crc_3]);
+    if stored != crc {
+        return Err(Fault::checksum(at, "checksum of the member", stored, crc));
     }
     // The size is kept modulo 2^32.
-    if le_u32([*size_0, *size_1, *size_2, *size_3]) != size as u32 {
-        return Err(Fault::broken(at + 4, "wrong size of the member"));
+    let stored = le_u32([*size_0, *size_1, *size_2, *size_3]);
+    if stored != size as u32 {
+        return Err(Fault::unexpected(at + 4, "size of the member", stored, size as u32));
     }
     Ok(at + TRAILER_LEN)
 }

@@ -49,6 +49,8 @@ const BLOCK_STORED: u32 = 1 << 31;
 const BLOCK_SIZE_LEN: usize = 4;
 const CHECKSUM_LEN: usize = 4;
 const CONTENT_SIZE_LEN: usize = 8;
+/// Magic, flags, block descriptor and checksum.
+const FRAME_HEADER_LEN_MIN: usize = MAGIC.len() + 3;
 /// A block expands less than this: a byte of a match's length stands for 255.
 const EXPANSION_MAX: usize = 255;
 /// What an ordinary block expands to at most. A first guess at the room that a block needs.
@@ -75,21 +77,23 @@ impl<'a> Decoder<'a> {
     /// Decodes a block; whether there may be another.
     pub(super) fn step(&mut self, sink: &mut Sink<'_>) -> Result<bool, Fault> {
         let Decoder { input, frame, mut at } = *self;
-        let size = u32_at(input, at).ok_or_else(|| Fault::broken(input.len(), "no end mark"))?;
+        let cut = |at: usize, field, needed| Fault::cut(at, field, needed, input.len() - at);
+        let size = u32_at(input, at).ok_or_else(|| cut(at, "block size or end mark", BLOCK_SIZE_LEN))?;
         let stored = size & BLOCK_STORED != 0;
         let size = (size & !BLOCK_STORED) as usize;
         at += BLOCK_SIZE_LEN;
         if size == 0 {
             if frame.content_checksum && input.len() - at < CHECKSUM_LEN {
-                return Err(Fault::broken(input.len(), "the content checksum is cut"));
+                return Err(cut(at, "content checksum", CHECKSUM_LEN));
             }
             return Ok(false);
         }
         if size > frame.block_len_max {
-            let what = format!("block size {size}: at most {}", frame.block_len_max);
-            return Err(Fault::broken(at - BLOCK_SIZE_LEN, what));
+            let at = at - BLOCK_SIZE_LEN;
+            let most = frame.block_len_max;
+            return Err(Fault::unexpected(at, "block size", format_args!("at most {most}"), size));
         }
-        let block = input[at..].get(..size).ok_or_else(|| Fault::broken(input.len(), "the block is cut"))?;
+        let block = input[at..].get(..size).ok_or_else(|| cut(at, "block", size))?;
         if stored {
             sink.copy(block)?;
         } else {
@@ -97,10 +101,10 @@ impl<'a> Decoder<'a> {
         }
         at += size;
         if frame.block_checksums {
-            let stored =
-                u32_at(input, at).ok_or_else(|| Fault::broken(input.len(), "the block checksum is cut"))?;
-            if stored != XxHash32::oneshot(0, block) {
-                return Err(Fault::broken(at, "wrong checksum of a block"));
+            let stored = u32_at(input, at).ok_or_else(|| cut(at, "checksum of a block", CHECKSUM_LEN))?;
+            let computed = XxHash32::oneshot(0, block);
+            if stored != computed {
+                return Err(Fault::checksum(at, "checksum of a block", stored, computed));
             }
             at += CHECKSUM_LEN;
         }
@@ -164,32 +168,41 @@ struct Frame {
 impl Frame {
     /// Reads the header at the beginning of `input`; returns where it ends, too.
     fn read(magic: Magic, input: &[u8]) -> Result<(Frame, usize), Fault> {
-        let cut = || Fault::broken(input.len(), "the frame header is cut");
+        let cut = |needed| Fault::cut(0, "frame header", needed, input.len());
         let flg_at = MAGIC.len();
-        let [m0, m1, m2, m3, flg, bd] = *input.first_chunk().ok_or_else(cut)?;
+        let [m0, m1, m2, m3, flg, bd] = *input.first_chunk().ok_or_else(|| cut(FRAME_HEADER_LEN_MIN))?;
+        let wrong_flags =
+            |expected| Fault::unexpected(flg_at, "flags of the frame", expected, format_args!("{flg:#04x}"));
         if [m0, m1, m2, m3] != MAGIC {
-            return Err(Fault::broken(0, "no lz4 frame: wrong magic"));
+            return Err(Fault::other_bytes(0, "magic of the frame", &MAGIC, input));
         }
         if flg & FLG_RESERVED_MASK != 0 {
-            return Err(Fault::broken(flg_at, "reserved flags, or a dictionary"));
+            return Err(wrong_flags("no reserved ones and no dictionary"));
         }
         if flg & FLG_INDEPENDENT_BLOCKS == 0 {
-            return Err(Fault::broken(flg_at, "blocks that depend on each other"));
+            return Err(wrong_flags("independent blocks"));
         }
         if flg & FLG_VERSION_MASK != FLG_VERSION {
-            return Err(Fault::broken(flg_at, "version other than 1"));
+            return Err(wrong_flags("version 1"));
         }
         let code = bd >> BD_CODE_SHIFT;
         if bd & BD_RESERVED_MASK != 0 || !(BD_CODE_64_KIB..=BD_CODE_4_MIB).contains(&code) {
-            return Err(Fault::broken(flg_at + 1, format!("block descriptor {bd:#04x}")));
+            let expected = "0x40, 0x50, 0x60 or 0x70";
+            return Err(Fault::unexpected(
+                flg_at + 1,
+                "block descriptor",
+                expected,
+                format_args!("{bd:#04x}"),
+            ));
         }
         let mut end = flg_at + 2;
         if flg & FLG_CONTENT_SIZE != 0 {
             end += CONTENT_SIZE_LEN;
         }
-        let checksum = *input.get(end).ok_or_else(cut)?;
-        if magic != Magic::V0 && checksum != header_checksum(&input[flg_at..end]) {
-            return Err(Fault::broken(end, "wrong checksum of the frame header"));
+        let stored = *input.get(end).ok_or_else(|| cut(end + 1))?;
+        let computed = header_checksum(&input[flg_at..end]);
+        if magic != Magic::V0 && stored != computed {
+            return Err(Fault::checksum(end, "checksum of the frame header", stored, computed));
         }
         let frame = Frame {
             // 64 KiB, 256 KiB, 1 MiB, 4 MiB.
@@ -208,11 +221,11 @@ fn decode_block(block: &[u8], at: usize, len_max: usize, sink: &mut Sink<'_>) ->
     let mut len = block.len().saturating_mul(EXPANSION_GUESS).min(bound).min(room);
     loop {
         match sink.fill(len, |room| decompress_into(block, room)) {
-            Ok(0) => return Err(Fault::broken(at, "a block that decodes to nothing")),
+            Ok(0) => return Err(Fault::unexpected(at, "block", "at least 1 byte out of it", "none")),
             Ok(_) => return Ok(()),
             Err(DecompressError::OutputTooSmall { .. }) if len < bound.min(room) => len = bound.min(room),
             Err(DecompressError::OutputTooSmall { .. }) if room < bound => return Err(Fault::TooLarge),
-            Err(error) => return Err(Fault::broken(at, error.to_string())),
+            Err(error) => return Err(Fault::undecodable(at, "block", error)),
         }
     }
 }

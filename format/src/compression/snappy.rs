@@ -48,7 +48,7 @@ pub(super) struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     pub(super) fn open(input: &'a [u8]) -> Result<Decoder<'a>, Fault> {
         if input.is_empty() {
-            return Err(Fault::broken(0, "empty payload"));
+            return Err(Fault::unexpected(0, "payload", "at least 1 byte", "none"));
         }
         let raw = input.len() < HEADER_LEN || !input.starts_with(&MAGIC);
         // The versions of the first header are not looked at.
@@ -66,13 +66,13 @@ impl<'a> Decoder<'a> {
             self.at = further_header(input, at)?;
             return Ok(true);
         }
-        let length = usize::try_from(length)
-            .ok()
-            .filter(|length| *length <= CHUNK_LEN_MAX)
-            .ok_or_else(|| Fault::broken(at, format!("chunk length {length}")))?;
+        let length =
+            usize::try_from(length).ok().filter(|length| *length <= CHUNK_LEN_MAX).ok_or_else(|| {
+                Fault::unexpected(at, "chunk length", format_args!("0 to {CHUNK_LEN_MAX}"), length)
+            })?;
         at += LENGTH_LEN;
-        let chunk =
-            input[at..].get(..length).ok_or_else(|| Fault::broken(input.len(), "the chunk is cut"))?;
+        let rest = &input[at..];
+        let chunk = rest.get(..length).ok_or_else(|| Fault::cut(at, "chunk", length, rest.len()))?;
         block(chunk, at, sink)?;
         self.at = at + length;
         Ok(true)
@@ -101,15 +101,22 @@ pub(super) fn compress(input: &[u8], out: &mut Output) -> Result<(), Cow<'static
 
 /// Checks the header of a further stream at `at` and returns where it ends.
 fn further_header(input: &[u8], at: usize) -> Result<usize, Fault> {
-    let header = input[at..]
+    let rest = &input[at..];
+    let header = rest
         .get(..HEADER_LEN)
-        .ok_or_else(|| Fault::broken(input.len(), "the header of a further stream is cut"))?;
+        .ok_or_else(|| Fault::cut(at, "header of a further stream", HEADER_LEN, rest.len()))?;
     if !header.starts_with(&MAGIC) {
-        return Err(Fault::broken(at, "wrong magic of a further stream"));
+        return Err(Fault::other_bytes(at, "magic of a further stream", &MAGIC, header));
     }
     match i32_at(header, MAGIC.len()) {
         Some(version) if version < VERSION => {
-            Err(Fault::broken(at + MAGIC.len(), format!("version {version} of a further stream")))
+            let at = at + MAGIC.len();
+            Err(Fault::unexpected(
+                at,
+                "version of a further stream",
+                format_args!("at least {VERSION}"),
+                version,
+            ))
         }
         _ => Ok(at + HEADER_LEN),
     }
@@ -117,21 +124,22 @@ fn further_header(input: &[u8], at: usize) -> Result<usize, Fault> {
 
 /// Decodes one raw block that stands at `at`.
 fn block(block: &[u8], at: usize, sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let broken = |error: snap::Error| Fault::broken(at, error.to_string());
+    let undecodable = |error: snap::Error| Fault::undecodable(at, "block", error);
     if block.is_empty() {
-        return Err(Fault::broken(at, "a block of no bytes"));
+        return Err(Fault::unexpected(at, "block", "at least 1 byte", "none"));
     }
     if block.iter().take(BLOCK_LENGTH_LEN_MAX).all(|byte| byte & 0x80 != 0) {
-        return Err(Fault::broken(at, "overlong length of a block"));
+        return Err(Fault::unexpected(at, "length of a block", "at most 5 bytes", "more"));
     }
-    let length = decompress_len(block).map_err(broken)?;
+    let length = decompress_len(block).map_err(undecodable)?;
     if length / EXPANSION_MAX > block.len() {
-        return Err(Fault::broken(at, format!("a block of {} bytes that declares {length}", block.len())));
+        let most = block.len() * EXPANSION_MAX + EXPANSION_MAX - 1;
+        return Err(Fault::unexpected(at, "length of a block", format_args!("at most {most}"), length));
     }
     if length > sink.room() {
         return Err(Fault::TooLarge);
     }
-    sink.fill(length, |room| snap::raw::Decoder::new().decompress(block, room)).map_err(broken)?;
+    sink.fill(length, |room| snap::raw::Decoder::new().decompress(block, room)).map_err(undecodable)?;
     Ok(())
 }
 

@@ -29,7 +29,14 @@ pub(super) fn read(codec: Codec, payload: &[u8]) -> Result<Vec<u8>, DecodeError>
 #[track_caller]
 pub(super) fn assert_refused(codec: Codec, payload: &[u8]) {
     match read(codec, payload) {
-        Err(error @ DecodeError::Codec { .. }) => assert_eq!(error.kafka_name(), "KafkaException"),
+        Err(error @ DecodeError::Codec { .. }) => {
+            assert_eq!(error.kafka_name(), "KafkaException");
+            let words = error.to_string();
+            let place = words.find(&format!("{codec} at byte "));
+            let expected = words.find(": expected ");
+            let found = words.find(", found ");
+            assert!(place == Some(0) && expected.is_some() && expected < found, "{words}");
+        }
         other => panic!("expected the codec to refuse it, got {:?}", other.map(|out| out.len())),
     }
 }
@@ -280,4 +287,67 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+#[cfg(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
+fn a_refusal_says_what_was_expected_where() {
+    let refused = |codec, payload: &[u8]| read(codec, payload).unwrap_err().to_string();
+    let gzip = write(Codec::Gzip, TEXT);
+    let end = gzip.len() - 8;
+    let mut wrong = gzip.clone();
+    wrong[end] ^= 1;
+    let (stored, computed) = (&wrong[end..end + 4], crc32fast::hash(TEXT));
+    let stored = stored.iter().rev().fold(0u32, |all, byte| all << 8 | u32::from(*byte));
+    for (words, codec, payload) in [
+        (
+            format!(
+                "gzip at byte {end} of the compressed payload: checksum of the member: expected {stored:#x}, \
+                 found {computed:#x}"
+            ),
+            Codec::Gzip,
+            &wrong[..],
+        ),
+        (
+            format!(
+                "gzip at byte {end} of the compressed payload: member trailer: expected 8 bytes, found 3 bytes"
+            ),
+            Codec::Gzip,
+            &gzip[..end + 3],
+        ),
+        (
+            "gzip at byte 0 of the compressed payload: magic of a member: expected [1f, 8b], found [00, 00]"
+                .to_owned(),
+            Codec::Gzip,
+            &[0; 30],
+        ),
+        (
+            "snappy at byte 16 of the compressed payload: chunk length: expected 0 to 536870912, found -1"
+                .to_owned(),
+            Codec::Snappy,
+            &hex("82 53 4e 41 50 50 59 00 00 00 00 01 00 00 00 01 ff ff ff ff"),
+        ),
+        (
+            "lz4 at byte 6 of the compressed payload: checksum of the frame header: expected 0x83, found 0x82"
+                .to_owned(),
+            Codec::Lz4,
+            &hex("04 22 4d 18 60 40 83"),
+        ),
+        (
+            "lz4 at byte 11 of the compressed payload: block: expected 4 bytes, found 1 bytes".to_owned(),
+            Codec::Lz4,
+            &hex("04 22 4d 18 60 40 82 04 00 00 80 61"),
+        ),
+        (
+            "zstd at byte 0 of the compressed payload: bytes of the window: expected at most 134217728, \
+             found 150994944"
+                .to_owned(),
+            Codec::Zstd,
+            &hex("28 b5 2f fd 00 89 01 00 00"),
+        ),
+    ] {
+        assert_eq!(refused(codec, payload), words);
+    }
+    let error = decompress(Codec::Gzip, Magic::V2, &gzip, &mut Vec::new(), 4).unwrap_err();
+    assert_eq!(error.to_string(), "gzip: decompressed records: expected at most 4 bytes, found more");
 }

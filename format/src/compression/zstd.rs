@@ -77,7 +77,7 @@ impl<'a> Decoder<'a> {
             let kept = DECODER.try_with(Cell::take).ok().flatten();
             decoder.context = kept.or_else(DCtx::try_create);
             if decoder.context.is_none() {
-                return Err(Fault::broken(0, "no memory for a decompressor"));
+                return Err(Fault::Broken { at: 0, what: "no memory for a decompressor".into() });
             }
         }
         Ok(decoder)
@@ -91,8 +91,13 @@ impl<'a> Decoder<'a> {
             if begin == input.len() {
                 return Ok(false);
             }
-            if window_len(&input[begin..]).is_some_and(|len| len > WINDOW_LEN_MAX) {
-                return Err(Fault::broken(begin, "a window beyond 128 MiB"));
+            if let Some(len) = window_len(&input[begin..]).filter(|len| *len > WINDOW_LEN_MAX) {
+                return Err(Fault::unexpected(
+                    begin,
+                    "bytes of the window",
+                    format_args!("at most {WINDOW_LEN_MAX}"),
+                    len,
+                ));
             }
             if begin == 0 && at_once(context, input, sink) {
                 self.at = input.len();
@@ -110,7 +115,7 @@ impl<'a> Decoder<'a> {
             Piece::Cut => {
                 let last_piece = (input.len() - 1) / PIECE_LEN * PIECE_LEN;
                 if self.whole_until.is_none_or(|end| end <= last_piece) {
-                    return Err(Fault::broken(input.len(), "the frame is cut"));
+                    return Err(Fault::unexpected(input.len(), "frame", "its end", "that of the payload"));
                 }
                 return Ok(false);
             }
@@ -185,7 +190,7 @@ fn piece(context: &mut DCtx<'_>, input: &[u8], at: &mut usize, sink: &mut Sink<'
         Ok(0) => Ok(Piece::End),
         Ok(_) if *at == input.len() && !full => Ok(Piece::Cut),
         Ok(_) => Ok(Piece::Inside),
-        Err(code) => Err(Fault::broken(*at, get_error_name(code))),
+        Err(code) => Err(Fault::undecodable(*at, "frame", get_error_name(code))),
     }
 }
 
@@ -284,7 +289,7 @@ fn write(
 fn reset(result: SafeResult) -> Result<(), Fault> {
     match result {
         Ok(_) => Ok(()),
-        Err(code) => Err(Fault::broken(0, get_error_name(code))),
+        Err(code) => Err(Fault::Broken { at: 0, what: get_error_name(code).into() }),
     }
 }
 
