@@ -182,8 +182,11 @@ fn print_batch(
         }
         *left -= 1;
         next = record.offset().next();
-        if args.json { json_line(found, &record, lines) } else { text_line(args, &record, lines) }
-            .map_err(|error| wrong(error, record.offset()))?;
+        if args.json {
+            json_line(found, &record, lines);
+        } else {
+            text_line(args, &record, lines);
+        }
         if lines.len() >= LINES_SIZE {
             send(out, lines)?;
         }
@@ -191,11 +194,7 @@ fn print_batch(
     Ok(())
 }
 
-fn text_line(
-    args: &CatArgs,
-    record: &Record<'_>,
-    lines: &mut Vec<u8>,
-) -> Result<(), kseg_format::DecodeError> {
+fn text_line(args: &CatArgs, record: &Record<'_>, lines: &mut Vec<u8>) {
     if args.offsets {
         lines.extend_from_slice(record.offset().to_string().as_bytes());
         lines.push(b'\t');
@@ -206,7 +205,6 @@ fn text_line(
     }
     if args.headers {
         for (n, header) in record.headers().enumerate() {
-            let header = header?;
             if n > 0 {
                 lines.push(b',');
             }
@@ -222,23 +220,16 @@ fn text_line(
     }
     lines.extend_from_slice(record.value().unwrap_or_default());
     lines.push(b'\n');
-    Ok(())
 }
 
-fn json_line(
-    found: &Found<'_>,
-    record: &Record<'_>,
-    lines: &mut Vec<u8>,
-) -> Result<(), kseg_format::DecodeError> {
-    let headers = record.headers().collect::<Result<Vec<_>, _>>()?;
+fn json_line(found: &Found<'_>, record: &Record<'_>, lines: &mut Vec<u8>) {
     Line::new(lines, "record")
         .number("offset", record.offset().get())
         .maybe("ts", record.timestamp().map(Timestamp::get))
         .bytes("key", record.key())
         .bytes("value", record.value())
-        .pairs("headers", headers.iter().map(|header| (header.key, header.value)))
+        .pairs("headers", record.headers().map(|header| (header.key, header.value)))
         .maybe("seq", record.sequence().map(kseg_format::Sequence::get))
         .maybe("batch", found.batch.base_offset().map(Offset::get))
         .end();
-    Ok(())
 }

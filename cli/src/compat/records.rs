@@ -196,7 +196,7 @@ impl RecordLines<'_> {
                     write!(out, " sequence: {} headerKeys: [", Sequence::to_raw(record.sequence()))?;
                     for (n, header) in record.headers().enumerate() {
                         let comma = if n > 0 { "," } else { "" };
-                        write!(out, "{comma}{}", java::utf8(header.map_err(failed)?.key))?;
+                        write!(out, "{comma}{}", java::utf8(header.key))?;
                     }
                     write!(out, "]")?;
                 }

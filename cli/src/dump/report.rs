@@ -157,8 +157,6 @@ impl Report {
 
     /// A record of a batch.
     pub(super) fn record(&mut self, path: &Path, batch: &Batch<'_>, record: &Record<'_>) -> Result<()> {
-        // Headers were checked with the record.
-        let headers = record.headers().map_while(|header| header.ok()).collect::<Vec<_>>();
         if self.json {
             if let Some(kind) = control_type(batch, record) {
                 let epoch = coordinator_epoch(kind, record);
@@ -182,7 +180,7 @@ impl Report {
                 .maybe("ts", record.timestamp().map(Timestamp::get))
                 .bytes("key", record.key())
                 .bytes("value", record.value())
-                .pairs("headers", headers.iter().map(|header| (header.key, header.value)))
+                .pairs("headers", record.headers().map(|header| (header.key, header.value)))
                 .maybe("seq", record.sequence().map(Sequence::get))
                 .maybe("batch", batch.base_offset().map(Offset::get))
                 .end();
@@ -204,7 +202,7 @@ impl Report {
         }
         put(&mut line, format_args!(" key={}", self.shown(record.key())));
         put(&mut line, format_args!(" value={}", self.shown(record.value())));
-        for header in headers {
+        for header in record.headers() {
             put(
                 &mut line,
                 format_args!(" h:{}={}", header.key_lossy().escape_debug(), self.shown(header.value)),

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Record;
-use crate::error::DecodeError;
+use super::{Header, Record};
 use crate::number::{Offset, Sequence, Timestamp};
 
 /// A record that owns its bytes: to be kept, sent to another thread, or, with the feature `serde`, written elsewhere.
@@ -22,7 +21,7 @@ use crate::number::{Offset, Sequence, Timestamp};
 /// let mut scratch = Vec::new();
 /// let records: Vec<OwnedRecord> = Batch::parse(&bytes)?
 ///     .records(&mut scratch, 1 << 20)?
-///     .map(|record| OwnedRecord::try_from(record?))
+///     .map(|record| record.map(OwnedRecord::from))
 ///     .collect::<Result<_, _>>()?;
 /// assert_eq!(records[0].key.as_deref(), Some(&b"key"[..]));
 ///
@@ -64,24 +63,24 @@ pub struct OwnedHeader {
     pub value: Option<Bytes>,
 }
 
-impl TryFrom<Record<'_>> for OwnedRecord {
-    type Error = DecodeError;
+impl From<Header<'_>> for OwnedHeader {
+    fn from(header: Header<'_>) -> OwnedHeader {
+        OwnedHeader {
+            key: Bytes::copy_from_slice(header.key),
+            value: header.value.map(Bytes::copy_from_slice),
+        }
+    }
+}
 
-    /// Copies a record. The headers of one that came from a batch have been checked, so that it does not fail.
-    fn try_from(record: Record<'_>) -> Result<OwnedRecord, DecodeError> {
-        let headers = record.headers().map(|header| {
-            header.map(|header| OwnedHeader {
-                key: Bytes::copy_from_slice(header.key),
-                value: header.value.map(Bytes::copy_from_slice),
-            })
-        });
-        Ok(OwnedRecord {
+impl From<Record<'_>> for OwnedRecord {
+    fn from(record: Record<'_>) -> OwnedRecord {
+        OwnedRecord {
             offset: record.offset(),
             timestamp: record.timestamp(),
             sequence: record.sequence(),
             key: record.key().map(Bytes::copy_from_slice),
             value: record.value().map(Bytes::copy_from_slice),
-            headers: headers.collect::<Result<_, _>>()?,
-        })
+            headers: record.headers().map(OwnedHeader::from).collect(),
+        }
     }
 }

@@ -64,7 +64,6 @@ fn describe_records(batch: &Batch<'_>, scratch: &mut Vec<u8>) -> Result<Value, D
         let record = record?;
         let mut headers = Vec::new();
         for header in record.headers() {
-            let header = header?;
             headers.push(json!([header.key_lossy(), base64(header.value)]));
         }
         assert_eq!(headers.len(), record.header_count());

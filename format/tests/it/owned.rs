@@ -60,7 +60,7 @@ fn owned_records_go_into_a_batch_and_come_out_of_it() {
     let bytes = built(&records());
     let mut scratch = Vec::new();
     let read = Batch::parse(&bytes).unwrap().records(&mut scratch, LIMIT).unwrap();
-    let read: Vec<_> = read.map(|record| OwnedRecord::try_from(record.unwrap()).unwrap()).collect();
+    let read: Vec<_> = read.map(|record| OwnedRecord::from(record.unwrap())).collect();
     assert_eq!(read, records());
     assert_eq!(built(&read), bytes);
 }

@@ -36,7 +36,6 @@ impl Owned {
             value: record.value().map(<[u8]>::to_vec),
             headers: record
                 .headers()
-                .map(|header| header.unwrap())
                 .map(|header| (header.key.to_vec(), header.value.map(<[u8]>::to_vec)))
                 .collect(),
             size: record.size(),

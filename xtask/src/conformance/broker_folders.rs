@@ -118,7 +118,7 @@ fn records(log: &Log, isolation: Isolation) -> Result<Vec<Value>, String> {
             for record in batch.records(&mut scratch, 1 << 26).map_err(|e| e.to_string())? {
                 let record = record.map_err(|e| e.to_string())?;
                 if record.offset() >= log.log_start_offset() {
-                    out.push(described(&batch, &record)?);
+                    out.push(described(&batch, &record));
                 }
             }
         }
@@ -138,11 +138,10 @@ fn is_aborted(batch: &Batch<'_>, aborted: &[AbortedTransaction]) -> bool {
         })
 }
 
-fn described(batch: &Batch<'_>, record: &Record<'_>) -> Result<Value, String> {
+fn described(batch: &Batch<'_>, record: &Record<'_>) -> Value {
     let bytes = |bytes: Option<&[u8]>| bytes.map_or(Value::Null, |bytes| STANDARD.encode(bytes).into());
     let mut headers = Vec::new();
     for header in record.headers() {
-        let header = header.map_err(|e| e.to_string())?;
         headers.push(json!([String::from_utf8_lossy(header.key), bytes(header.value)]));
     }
     let kind = match batch.timestamp_type() {
@@ -150,7 +149,7 @@ fn described(batch: &Batch<'_>, record: &Record<'_>) -> Result<Value, String> {
         Some(TimestampType::CreateTime) => "CreateTime",
         None => "NoTimestampType",
     };
-    Ok(json!({
+    json!({
         "offset": record.offset().get(),
         "timestamp": Timestamp::to_raw(record.timestamp()),
         "timestampType": kind,
@@ -158,7 +157,7 @@ fn described(batch: &Batch<'_>, record: &Record<'_>) -> Result<Value, String> {
         "key": bytes(record.key()),
         "value": bytes(record.value()),
         "headers": headers,
-    }))
+    })
 }
 
 fn offsets(log: &Log) -> Result<Value, String> {

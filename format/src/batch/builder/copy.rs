@@ -11,8 +11,7 @@ impl RecordBatchBuilder {
     /// # Errors
     /// Those of [`append_at`](RecordBatchBuilder::append_at).
     pub fn append_record(&mut self, offset: Offset, record: &Record<'_>) -> Result<(), EncodeError> {
-        // They were looked at when the record was read.
-        let headers = record.headers().map_while(Result::ok).map(|header| (header.key, header.value));
+        let headers = record.headers().map(|header| (header.key, header.value));
         let headers = (record.header_count(), headers);
         self.append_parts(offset, record.timestamp(), record.key(), record.value(), headers)
     }
