@@ -13,8 +13,8 @@ use crate::error::{DecodeError, EncodeError, Expected, Found, Place};
 use crate::number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 /// What a control record is about.
-#[allow(clippy::exhaustive_enums, reason = "what is not listed is unknown")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum ControlType {
     /// A transaction was aborted.
     Abort,
@@ -134,6 +134,23 @@ fn checked_version(field: &'static str, version: i16) -> Result<i16, DecodeError
 }
 
 /// The end of a transaction.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{Batch, EndTransactionMarker, Offset, ProducerEpoch, ProducerId, Timestamp};
+///
+/// let marker = EndTransactionMarker { committed: true, coordinator_epoch: 9 };
+/// let producer = (ProducerId::new(1001), ProducerEpoch::new(2));
+/// let mut bytes = BytesMut::new();
+/// marker.encode_batch(Offset::new(103), Timestamp::new(1_000), None, producer, &mut bytes)?;
+///
+/// let batch = Batch::parse(&bytes)?.verify()?;
+/// assert!(batch.is_control() && batch.is_transactional());
+/// let mut scratch = Vec::new();
+/// let record = batch.records(&mut scratch, 1 << 10)?.next().unwrap()?;
+/// assert_eq!(EndTransactionMarker::parse(record.key(), record.value())?, marker);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[allow(clippy::exhaustive_structs, reason = "later versions are read as this one")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EndTransactionMarker {

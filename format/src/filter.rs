@@ -88,7 +88,7 @@ impl Default for FilterOptions {
 }
 
 /// What a filter did.
-#[allow(clippy::exhaustive_structs, reason = "a result, built here alone")]
+#[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Filtered {
     /// Bytes of the batches that were dealt with; the next call goes on behind them.

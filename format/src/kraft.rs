@@ -4,6 +4,22 @@
 //! Lists and strings have their length plus one in front, and every struct ends in a count of tagged fields, of which
 //! none is known; those of others are passed over.
 //!
+//! ```
+//! use bytes::BytesMut;
+//! use kseg_format::kraft::Message;
+//! use kseg_format::{Batch, ControlKey, LeaderEpoch, Offset, Timestamp};
+//!
+//! let message = Message::KraftVersion { version: 0, kraft_version: 1 };
+//! let mut bytes = BytesMut::new();
+//! message.encode_batch(Offset::new(7), Timestamp::new(1_000), Some(LeaderEpoch::new(3)), &mut bytes)?;
+//!
+//! let mut scratch = Vec::new();
+//! let record = Batch::parse(&bytes)?.verify()?.records(&mut scratch, 1 << 10)?.next().unwrap()?;
+//! let kind = ControlKey::parse(record.key().unwrap_or_default())?.kind;
+//! assert_eq!(Message::parse(kind, record.value().unwrap_or_default())?, message);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Source: Kafka `ControlRecordUtils`, `LeaderChangeMessage.json`, `SnapshotHeaderRecord.json`,
 //! `SnapshotFooterRecord.json`, `KRaftVersionRecord.json`, `VotersRecord.json`.
 
@@ -15,11 +31,12 @@ use crate::batch::builder::{BatchOptions, RecordBatchBuilder};
 use crate::control::{ControlType, finish_some};
 use crate::error::{DecodeError, EncodeError, Expected, Found, Place};
 use crate::number::{LeaderEpoch, Offset, Timestamp};
+use crate::small_files::Uuid;
 use wire::{Reader, Writer};
 
 /// The value of a control record of the metadata log.
-#[allow(clippy::exhaustive_enums, reason = "one for each control type that is not a transaction's")]
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Message {
     /// A leader was elected.
     LeaderChange(LeaderChange),
@@ -28,7 +45,7 @@ pub enum Message {
         /// The message's version field.
         version: i16,
         /// The append time of the last record that the snapshot stands for.
-        last_contained_log_timestamp: i64,
+        last_contained_log_timestamp: Timestamp,
     },
     /// A snapshot ends.
     SnapshotFooter {
@@ -77,7 +94,7 @@ pub struct Voter {
     /// Its id.
     pub id: i32,
     /// The id of its metadata directory.
-    pub directory_id: [u8; 16],
+    pub directory_id: Uuid,
     /// Where it listens.
     pub endpoints: Vec<Endpoint>,
     /// The lowest quorum version that it can do.
@@ -127,7 +144,8 @@ impl Message {
             ControlType::LeaderChange => reader.leader_change().map(Message::LeaderChange),
             ControlType::SnapshotHeader => {
                 let version = reader.i16("version")?;
-                let last_contained_log_timestamp = reader.i64("last contained log timestamp")?;
+                let last_contained_log_timestamp =
+                    Timestamp::new(reader.i64("last contained log timestamp")?);
                 reader.tagged_fields()?;
                 Ok(Message::SnapshotHeader { version, last_contained_log_timestamp })
             }
@@ -152,7 +170,7 @@ impl Message {
             Message::LeaderChange(message) => writer.leader_change(message),
             Message::SnapshotHeader { version, last_contained_log_timestamp } => {
                 writer.i16(*version);
-                writer.i64(*last_contained_log_timestamp);
+                writer.i64(last_contained_log_timestamp.get());
                 writer.tagged_fields();
             }
             Message::SnapshotFooter { version } => {
@@ -218,16 +236,18 @@ mod tests {
             &[0, 0, 0, 0, 0, 1, 3, 0, 0, 0, 1, 0, 0, 0, 0, 2, 0, 2, 0, 0, 0, 1, 0, 0],
         );
         round_trip(
-            &Message::SnapshotHeader { version: 0, last_contained_log_timestamp: 1_700_000_000_000 },
+            &Message::SnapshotHeader {
+                version: 0,
+                last_contained_log_timestamp: Timestamp::new(1_700_000_000_000),
+            },
             &[0, 0, 0, 0, 0x01, 0x8b, 0xcf, 0xe5, 0x68, 0, 0],
         );
         round_trip(&Message::SnapshotFooter { version: 0 }, &[0, 0, 0]);
         round_trip(&Message::KraftVersion { version: 0, kraft_version: 1 }, &[0, 0, 0, 1, 0]);
-        let mut directory_id = [0; 16];
-        directory_id[15] = 1;
+        let directory_id = Uuid::from_bytes(1u128.to_be_bytes());
         let endpoint = Endpoint { name: "C".to_owned(), host: "h".to_owned(), port: 9093 };
         let mut bytes = vec![0, 0, 2, 0, 0, 0, 1];
-        bytes.extend(directory_id);
+        bytes.extend(directory_id.to_bytes());
         bytes.extend([2, 2, 0x43, 2, 0x68, 0x23, 0x85, 0, 0, 0, 0, 1, 0, 0, 0]);
         round_trip(
             &Message::Voters(Voters {

@@ -2,6 +2,7 @@
 
 use super::{Endpoint, LeaderChange, Voter, Voters};
 use crate::error::{DecodeError, Expected, Found, Place};
+use crate::small_files::Uuid;
 use crate::varint::{self, VarintFault};
 
 /// Reads a message from front to back.
@@ -130,7 +131,7 @@ impl<'a> Reader<'a> {
 
     fn voter(&mut self) -> Result<Voter, DecodeError> {
         let id = self.i32("voter id")?;
-        let directory_id = self.take("voter directory id")?;
+        let directory_id = Uuid::from_bytes(self.take("voter directory id")?);
         let endpoints = self.list("endpoints", |reader| {
             let endpoint = Endpoint {
                 name: reader.string("endpoint name")?,
@@ -201,7 +202,7 @@ impl Writer {
         self.length(message.voters.len());
         for voter in &message.voters {
             self.i32(voter.id);
-            self.bytes.extend(voter.directory_id);
+            self.bytes.extend(voter.directory_id.to_bytes());
             self.length(voter.endpoints.len());
             for endpoint in &voter.endpoints {
                 self.string(&endpoint.name);

@@ -124,7 +124,7 @@ impl LeaderRules {
 }
 
 /// What became of an append.
-#[allow(clippy::exhaustive_structs, reason = "a result, built here alone")]
+#[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Assigned {
     /// The offset after the last record's.

@@ -22,7 +22,7 @@ pub struct ScanRules {
 }
 
 /// What a first look at an append told.
-#[allow(clippy::exhaustive_structs, reason = "a result, built here alone")]
+#[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scanned {
     /// Base offset of the first batch; of magic 0 and 1 not known.

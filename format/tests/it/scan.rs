@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use kseg_format::{
     BatchMut, BatchOptions, Codec, LeaderEpoch, Offset, Origin, Producer, ProducerEpoch, ProducerId,
-    ScanError, ScanRules, Scanned, Sequence, Timestamp, scan_append,
+    ScanError, ScanRules, Sequence, Timestamp, scan_append,
 };
 
 use crate::support::{at, build, forge, three};
@@ -29,17 +29,11 @@ fn what_is_told_of_a_follower_s_batches() {
     let mut bytes = [batch(5, 3), batch(9, 2)].concat();
     let whole = bytes.len();
     bytes.extend_from_slice(&batch(12, 3)[..60]);
-    let told = Scanned {
-        first_offset: Some(Offset::new(5)),
-        first_batch_last: Offset::new(7),
-        last_offset: Offset::new(11),
-        max_timestamp: Some(Timestamp::new(12)),
-        valid_bytes: whole,
-        source_codec: Codec::None,
-        leader_epoch: None,
-        any_producer: false,
-    };
-    assert_eq!(scan_append(&bytes, &rules(Origin::Replication)), Ok(Some(told)));
+    let told = scan_append(&bytes, &rules(Origin::Replication)).unwrap().unwrap();
+    assert_eq!((told.first_offset, told.first_batch_last), (Some(Offset::new(5)), Offset::new(7)));
+    assert_eq!((told.last_offset, told.max_timestamp), (Offset::new(11), Some(Timestamp::new(12))));
+    assert_eq!((told.valid_bytes, told.source_codec), (whole, Codec::None));
+    assert_eq!((told.leader_epoch, told.any_producer), (None, false));
     assert_eq!(scan_append(&bytes[..60], &rules(Origin::Replication)), Ok(None));
     for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
         let bytes = three(BatchOptions { codec, ..at(0) });

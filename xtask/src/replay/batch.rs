@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use kseg_format::kraft::{Endpoint, LeaderChange, Message, Voter, Voters};
 use kseg_format::{
     BatchOptions, Codec, EncodeError, EndTransactionMarker, LeaderEpoch, Offset, Producer, ProducerEpoch,
-    ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType,
+    ProducerId, RecordBatchBuilder, Sequence, Timestamp, TimestampType, Uuid,
 };
 
 use super::protocol::{Failure, Fields, decoded};
@@ -165,7 +165,7 @@ pub(crate) fn marker(op: Fields<'_>) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// The kind is unknown.
 pub(crate) fn kraft(op: Fields<'_>) -> Result<Vec<u8>, Failure> {
-    let timestamp = op.long_or("timestamp", 0);
+    let timestamp = Timestamp::new(op.long_or("timestamp", 0));
     let message = match op.need_text("kind")? {
         "leader_change" => Message::LeaderChange(LeaderChange {
             version: 0,
@@ -181,14 +181,12 @@ pub(crate) fn kraft(op: Fields<'_>) -> Result<Vec<u8>, Failure> {
     };
     let mut out = BytesMut::new();
     let epoch = LeaderEpoch::from_raw(op.int_or("leaderEpoch", 0));
-    message.encode_batch(Offset::new(op.long_or("offset", 0)), Timestamp::new(timestamp), epoch, &mut out)?;
+    message.encode_batch(Offset::new(op.long_or("offset", 0)), timestamp, epoch, &mut out)?;
     Ok(out.to_vec())
 }
 
 fn voters() -> Voters {
-    let mut directory_id = [0; 16];
-    directory_id[7] = 7;
-    directory_id[15] = 9;
+    let directory_id = Uuid::from_bytes((7u128 << 64 | 9).to_be_bytes());
     let endpoint = Endpoint { name: "CONTROLLER".to_owned(), host: "localhost".to_owned(), port: 9093 };
     let voter = Voter { id: 3, directory_id, endpoints: vec![endpoint], min_version: 0, max_version: 0 };
     Voters { version: 0, voters: vec![voter] }
