@@ -193,6 +193,19 @@ fn format_edge_159_counts_that_nothing_backs_reserve_nothing() {
 }
 
 #[test]
+fn format_edge_61_an_empty_payload_holds_no_record() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let bytes = forge(&around(1, 0, &[]), |bytes| bytes[22] = codec.id());
+        let refused = match codec {
+            // Nothing compressed is nothing, which ends too early.
+            Codec::None | Codec::Zstd => INVALID,
+            Codec::Gzip | Codec::Snappy | Codec::Lz4 => "KafkaException",
+        };
+        assert_eq!(failure(&bytes), (0, refused), "{codec}");
+    }
+}
+
+#[test]
 fn format_edge_19_and_20_counts() {
     assert_eq!(records(&around(0, 2, &[1, 2, 3])), Ok(vec![]));
     for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
