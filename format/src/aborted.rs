@@ -23,6 +23,26 @@ const LAST_AT: usize = FIRST_AT + 8;
 const STABLE_AT: usize = LAST_AT + 8;
 
 /// An aborted transaction.
+///
+/// ```
+/// use kseg_format::{AbortedTransaction, Offset, ProducerId};
+///
+/// let entry = AbortedTransaction {
+///     producer_id: ProducerId::new(1001),
+///     first_offset: Offset::new(100),
+///     last_offset: Offset::new(103),
+///     last_stable_offset: Offset::new(104),
+/// };
+/// let index = entry.encode();
+/// let all = AbortedTransaction::decode_all(&index).collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(all, [entry]);
+///
+/// // What a reader of the offsets 101 to 199 has to know.
+/// let mut found = Vec::new();
+/// let complete = AbortedTransaction::collect(all, Offset::new(101), Offset::new(200), &mut found);
+/// assert_eq!((found.len(), complete), (1, false));
+/// # Ok::<(), kseg_format::AbortedError>(())
+/// ```
 #[allow(clippy::exhaustive_structs, reason = "an entry has these four fields")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AbortedTransaction {

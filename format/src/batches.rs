@@ -15,6 +15,24 @@ use crate::framing::first_batch_size;
 /// that a batch's size would not fit 32 bits, at a magic outside 0 to 2, and at a batch of magic 2 shorter than its
 /// header. Checksums are not looked at.
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{BatchOptions, Batches, RecordBatchBuilder};
+///
+/// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+/// let mut bytes = BytesMut::new();
+/// for value in [b"one", b"two"] {
+///     builder.append(None, None, Some(value), &[])?;
+///     builder.finish(&mut bytes)?;
+/// }
+/// // The second batch lacks its last byte.
+/// let mut batches = Batches::new(&bytes[..bytes.len() - 1]);
+/// let first = batches.next().unwrap()?.verify()?;
+/// assert!(batches.next().is_none());
+/// assert_eq!((batches.position(), batches.rest().len()), (first.size(), first.size() - 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// Source: Kafka `ByteBufferLogInputStream`.
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {

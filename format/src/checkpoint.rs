@@ -69,6 +69,19 @@ const VERSION: i32 = 0;
 ///
 /// Of two lines for one partition the later counts. Offsets and partitions below 0 are read as they stand.
 ///
+/// ```
+/// use kseg_format::{Offset, TopicPartition, parse_offsets, print_offsets};
+///
+/// let offsets = parse_offsets(b"0\n1\norders 0 4711\n")?;
+/// assert_eq!(offsets[&TopicPartition::new("orders", 0)], Offset::new(4711));
+/// let bytes = print_offsets(offsets.iter().map(|(partition, offset)| (partition, *offset)));
+/// assert_eq!(bytes, b"0\n1\norders 0 4711\n");
+///
+/// let refused = parse_offsets(b"0\n1\norders 0\n").unwrap_err();
+/// assert_eq!(refused.line(), 3);
+/// # Ok::<(), kseg_format::CheckpointError>(())
+/// ```
+///
 /// # Errors
 /// [`CheckpointError`] with the line that does not fit.
 pub fn parse_offsets(bytes: &[u8]) -> Result<BTreeMap<TopicPartition, Offset>, CheckpointError> {
@@ -92,6 +105,15 @@ pub fn print_offsets<'a>(offsets: impl IntoIterator<Item = (&'a TopicPartition, 
 }
 
 /// Reads a leader-epoch checkpoint: its entries as they stand, in any order.
+///
+/// ```
+/// use kseg_format::{EpochEntry, LeaderEpoch, Offset, parse_epochs, print_epochs};
+///
+/// let entries = parse_epochs(b"0\n2\n0 0\n3 5\n")?;
+/// assert_eq!(entries[1], EpochEntry { epoch: LeaderEpoch::new(3), start_offset: Offset::new(5) });
+/// assert_eq!(print_epochs(&entries), b"0\n2\n0 0\n3 5\n");
+/// # Ok::<(), kseg_format::CheckpointError>(())
+/// ```
 ///
 /// # Errors
 /// [`CheckpointError`] with the line that does not fit.

@@ -39,6 +39,22 @@ pub enum Framed {
 /// [`DecodeError::Corrupt`] for a size field below 14 and, where the batch is whole, for a magic outside 0 to 2 (which
 /// Kafka reads as one of them here).
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{BatchOptions, Framed, Magic, RecordBatchBuilder, frame};
+///
+/// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+/// builder.append(None, None, Some(b"value"), &[])?;
+/// let mut file = BytesMut::new();
+/// let size = builder.finish(&mut file)?.unwrap();
+/// // The first bytes tell, and how far the file goes.
+/// assert_eq!(frame(&file[..17], size as u64)?, Framed::Whole { size, magic: Magic::V2 });
+/// assert_eq!(frame(&file[..17], 40)?, Framed::Torn { needed: Some(size as u64) });
+/// assert_eq!(frame(&[], 0)?, Framed::End);
+/// assert!(frame(&[0; 17], 4096).is_err(), "zeroes are no batch");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// Source: Kafka `FileLogInputStream.nextBatch`.
 #[inline]
 pub fn frame(prefix: &[u8], remaining: u64) -> Result<Framed, DecodeError> {

@@ -80,6 +80,25 @@ pub fn encode_snapshot(entries: impl IntoIterator<Item = SnapshotEntry>) -> Vec<
 
 /// Reads a snapshot.
 ///
+/// ```
+/// use kseg_format::{SnapshotEntry, decode_snapshot, encode_snapshot};
+///
+/// let producer = SnapshotEntry {
+///     id: 1001,
+///     epoch: 2,
+///     last_sequence: 0,
+///     last_offset: 102,
+///     offset_delta: 2,
+///     timestamp: 1_700_000_000_001,
+///     coordinator_epoch: -1,
+///     transaction_start: 100,
+/// };
+/// let bytes = encode_snapshot([producer]);
+/// assert_eq!(decode_snapshot(&bytes)?, [producer]);
+/// assert!(decode_snapshot(&bytes[..bytes.len() - 1]).is_err());
+/// # Ok::<(), kseg_format::SnapshotError>(())
+/// ```
+///
 /// # Errors
 /// [`SnapshotError`]: a damaged snapshot is to be removed and an older one taken, or the log read.
 pub fn decode_snapshot(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, SnapshotError> {

@@ -50,6 +50,46 @@ use rules::check_batch;
 /// not, [`ValidationError::Decode`] for records that cannot be read, and [`ValidationError::Encode`] for a batch that
 /// has to be built anew and cannot.
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{
+///     Batch, BatchOptions, LeaderEpoch, LeaderRules, Offset, Origin, RecordBatchBuilder, ScanRules, Timestamp,
+///     assign_offsets, scan_append,
+/// };
+///
+/// // What a client sent.
+/// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+/// builder.append(Some(Timestamp::new(1_000)), Some(b"key"), Some(b"value"), &[])?;
+/// builder.append(Some(Timestamp::new(1_001)), None, Some(b"value"), &[])?;
+/// let mut bytes = BytesMut::new();
+/// builder.finish(&mut bytes)?;
+///
+/// let leader_epoch = LeaderEpoch::new(3);
+/// let scan = ScanRules { origin: Origin::Client, leader_epoch, batch_size_max: 1 << 20 };
+/// let scanned = scan_append(&bytes, &scan)?.expect("a whole batch");
+/// bytes.truncate(scanned.valid_bytes);
+///
+/// let rules = LeaderRules {
+///     now: Timestamp::new(2_000),
+///     leader_epoch,
+///     decompressed_limit: 1 << 20,
+///     ..LeaderRules::default()
+/// };
+/// let compacted = LeaderRules { compacted: true, ..rules.clone() };
+/// let refused = assign_offsets(&mut bytes.clone(), Offset::new(40), scanned.source_codec, &compacted);
+/// assert_eq!(refused.unwrap_err().record_faults()[0].batch_index, 1, "the second record has no key");
+///
+/// let assigned = assign_offsets(&mut bytes, Offset::new(40), scanned.source_codec, &rules)?;
+/// assert_eq!(assigned.next_offset, Offset::new(42));
+/// let stored = Batch::parse(&bytes)?.verify()?;
+/// assert_eq!((stored.base_offset(), stored.leader_epoch()), (Some(Offset::new(40)), Some(leader_epoch)));
+///
+/// // A follower takes the same bytes as they are.
+/// let follower = ScanRules { origin: Origin::Replication, ..scan };
+/// assert_eq!(scan_append(&bytes, &follower)?.expect("a whole batch").last_offset, Offset::new(41));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// Source: Kafka `LogValidator.validateMessagesAndAssignOffsets`.
 pub fn assign_offsets(
     batches: &mut BytesMut,

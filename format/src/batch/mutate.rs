@@ -14,6 +14,23 @@ use crate::number::{LeaderEpoch, Offset, Timestamp};
 ///
 /// Offsets and leader epoch are not covered by the checksum, so setting them costs a few stores. Setting the
 /// timestamp computes the checksum anew; whoever does so to a batch whose checksum was wrong makes it right.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use kseg_format::{Batch, BatchMut, BatchOptions, LeaderEpoch, Offset, RecordBatchBuilder};
+///
+/// let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+/// builder.append(None, None, Some(b"one"), &[])?;
+/// builder.append(None, None, Some(b"two"), &[])?;
+/// let mut bytes = BytesMut::new();
+/// builder.finish(&mut bytes)?;
+///
+/// let mut batch = BatchMut::parse(&mut bytes)?;
+/// batch.set_last_offset(Offset::new(41));
+/// batch.set_leader_epoch(Some(LeaderEpoch::new(3)))?;
+/// assert_eq!(Batch::parse(&bytes)?.verify()?.base_offset(), Some(Offset::new(40)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct BatchMut<'a> {
     header: BatchHeader,

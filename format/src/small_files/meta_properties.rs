@@ -12,6 +12,16 @@ use crate::checkpoint::{Lines, excerpt};
 /// | `broker.id` | optional | ignored |
 /// | `node.id` | ignored | required |
 /// | `directory.id` | optional | optional; made and written by the broker that finds none |
+///
+/// ```
+/// use kseg_format::MetaProperties;
+///
+/// let properties = MetaProperties::parse(b"version=1\nnode.id=3\ncluster.id=abc\n")?;
+/// assert_eq!((properties.node_id, properties.directory_id), (Some(3), None));
+/// let written = properties.to_bytes("Mon Jan 01 00:00:00 UTC 2024");
+/// assert_eq!(MetaProperties::parse(&written)?, properties);
+/// # Ok::<(), kseg_format::SmallFileError>(())
+/// ```
 #[allow(clippy::exhaustive_structs, reason = "the keys of both versions")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaProperties {

@@ -9,6 +9,15 @@ use crate::checkpoint::{Lines, excerpt};
 /// version: 0
 /// topic_id: AAAAAAAAAAAAAAAAAAAAAQ      without a line end
 /// ```
+///
+/// ```
+/// use kseg_format::PartitionMetadata;
+///
+/// let metadata = PartitionMetadata::parse(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")?;
+/// assert_eq!(metadata, PartitionMetadata::new("AAAAAAAAAAAAAAAAAAAAAQ".parse()?));
+/// assert_eq!(metadata.to_bytes(), b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[allow(clippy::exhaustive_structs, reason = "the file has these two lines")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionMetadata {
