@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use crate::backend::RawFile;
 use crate::commit::Durability;
-use crate::error::IoError;
-#[cfg(doc)]
-use crate::error::Verdict;
+use crate::error::{IoError, Verdict};
 use crate::marks::Marks;
 use crate::op::Gather;
 use crate::plain::PlainAppender;
@@ -112,6 +110,21 @@ pub(crate) fn end_of(file: &dyn RawFile, start: u64, size: u64) -> Result<u64, I
         let error = IoError::because("append", file.path(), io::ErrorKind::FileTooLarge, "beyond 2^63");
         error.with_range(start, size)
     })
+}
+
+/// What a failed write of an append leads to that nothing is in flight behind: all or nothing, or the fence.
+#[cold]
+pub(crate) fn append_failed(
+    file: &dyn RawFile,
+    marks: &Marks,
+    error: IoError,
+    take_back: impl FnOnce() -> Result<(), IoError>,
+) -> IoError {
+    if error.verdict() == Verdict::NoSpace && take_back().is_ok() {
+        error
+    } else {
+        marks.fence("append", &file.path(), error)
+    }
 }
 
 /// The error of a truncation to a length that the file does not have.

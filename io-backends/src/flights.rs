@@ -73,13 +73,7 @@ impl Flights {
         through: Through,
     ) {
         let size = data.len();
-        let ticket = file.submit(Op::Write { at, data, through });
-        self.add(ticket, at, size, end, block, through);
-    }
-
-    /// As [`start`](Self::start), of a write that was submitted, and may be done.
-    pub(crate) fn add(&self, ticket: Ticket, at: u64, size: u64, end: u64, block: u64, through: Through) {
-        let stage = Stage::Pending(ticket);
+        let stage = Stage::Pending(file.submit(Op::Write { at, data, through }));
         self.state.lock().queue.push_back(Flight { at, size, end, block, through, shorts: 0, stage });
     }
 

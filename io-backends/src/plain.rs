@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::appender::{Appender, end_of, truncate_beyond, truncated};
+use crate::appender::{Appender, append_failed, end_of, truncate_beyond, truncated};
 use crate::backend::{RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
@@ -49,7 +49,11 @@ impl PlainAppender {
     pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Self {
         let plan = file.caps().plan;
         // A length that goes ahead between flushes is for those who write several blocks at a time.
-        let space = if let Space::Ahead(step) = plan.space { Space::Blocks(step) } else { plan.space };
+        let space = match plan.space {
+            Space::Ahead(step) => Space::Blocks(step),
+            Space::Queued(_) => Space::None,
+            space => space,
+        };
         let writer = Writer { accepted: len, reserved: Reserved::new(space, len), behind: len };
         Self {
             file,
@@ -66,14 +70,7 @@ impl PlainAppender {
     #[cold]
     fn write_failed(&self, writer: &mut Writer, start: u64, size: u64, error: IoError) -> IoError {
         let error = error.with_range(start, size);
-        if error.verdict() == Verdict::NoSpace {
-            // Nothing behind it is in flight: what was written of it can be taken back.
-            return match self.cut_file(writer, start) {
-                Ok(()) => error,
-                Err(_) => self.marks.fence("append", &self.file.path(), error),
-            };
-        }
-        self.marks.fence("append", &self.file.path(), error)
+        append_failed(&*self.file, &self.marks, error, || self.cut_file(writer, start))
     }
 
     /// Cuts the file, not the marks, if it is longer than `len`.

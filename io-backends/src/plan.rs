@@ -10,6 +10,9 @@ pub enum Space {
     None,
     /// Blocks, in steps; the length of the file stays exact. A full disk is noticed before an append is accepted.
     Blocks(u32),
+    /// The same, but none for an append that is written at once ([`AppendPlan::at_once`]): that notices a full disk by
+    /// itself, and a sync has less to do where the file system has not promised blocks before.
+    Queued(u32),
     /// Blocks in steps, and the length goes ahead with them between two flushes; a flush sets it right.
     Ahead(u32),
     /// Blocks in steps, written with zeros, so that an append changes no metadata; the length goes ahead with them
@@ -30,6 +33,10 @@ pub struct AppendPlan {
     pub chunk: u32,
     /// Bytes before the stable mark that stay in memory for readers.
     pub tail: u32,
+    /// Writes of fewer bytes are done by the thread that asks for them. An append of so few is written before it returns;
+    /// but where several of them come between two flushes, as those of many who wait together, they are kept and written by
+    /// the flush, in few calls. 0 for files whose writes all complete later.
+    pub at_once: u32,
     /// Where writes are aligned: a flush of fewer bytes writes them as they are, and a larger one does so with what is left
     /// behind its last whole block. Nothing is padded then, so nothing has to be cut off again. For files that take such
     /// writes, by another way than the aligned ones; the appender never has both in flight. 0 for never.
@@ -47,6 +54,7 @@ impl AppendPlan {
         depth: 1,
         chunk: 1 << 30,
         tail: 0,
+        at_once: 0,
         unaligned: 0,
         through: false,
         write_behind: 0,

@@ -1,9 +1,10 @@
 //! [`QueuedAppender`]: appends through writes that complete later, that must be aligned, or both.
 //!
 //! An append is accepted when its bytes are in the tail, where readers find them; writes carry them to the file,
-//! several at a time, and the stable mark follows the completed front. A write that needs no alignment, has none before it
-//! and is done when it was submitted goes past the tail: its bytes are found in the file. Where writes must be aligned, whole blocks go
-//! as they fill up to a chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the
+//! several at a time, and the stable mark follows the completed front. A write that is done when it was submitted
+//! (`at_once` in the plan) goes past the tail, if none is before it: its bytes are found in the file. Where several such
+//! come between two flushes, those who wait for the flush are many, and the next ones stay in the tail until it writes them
+//! together: a call for each would cost more than the sync. Where writes must be aligned, whole blocks go as they fill up to a chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the
 //! file's other way (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it
 //! goes padded. It is written again with what follows. No two writes in flight touch the same block, and none is in flight
 //! beside one that goes the other way: the page cache, which that leads through, is not to hold what is being written past it.
@@ -25,19 +26,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::aligned::Pool;
-use crate::appender::{Appender, end_of, truncate_beyond, truncated};
-use crate::backend::{Align, RawFile};
+use crate::appender::{Appender, append_failed, end_of, truncate_beyond, truncated};
+use crate::backend::{Align, RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
 use crate::flights::Flights;
 use crate::marks::Marks;
-use crate::op::{Advice, Done, Gather, Op, Through};
-use crate::plan::AppendPlan;
+use crate::op::{Advice, Gather, Op, Through};
+use crate::plan::{AppendPlan, Space};
 use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
 use crate::synced::Synced;
 use crate::tail::Tail;
-use crate::ticket::Ticket;
 
 /// How often a call tries to write what found no space: what it hears of first may have happened long before.
 const NO_SPACE_TRIES: u32 = 2;
@@ -75,6 +75,11 @@ struct Writer {
     ahead: bool,
     /// Bytes for which the kernel was told to begin writing back.
     behind: u64,
+    /// Where the last flush was, and how many appends there were since.
+    flushed: u64,
+    appends: u64,
+    /// What could be written at once stays in the tail until a flush writes it.
+    gathers: bool,
 }
 
 impl fmt::Debug for Writer {
@@ -113,6 +118,9 @@ impl QueuedAppender {
             reserved,
             ahead: false,
             behind: len,
+            flushed: len,
+            appends: 0,
+            gathers: false,
         };
         Ok(Self {
             file,
@@ -139,12 +147,22 @@ impl QueuedAppender {
         let chunk = u64::from(self.plan.chunk).max(block).next_multiple_of(block);
         // What is flushed without padding.
         let few = if self.plan.unaligned > 0 { u64::from(self.plan.unaligned).max(block) } else { 0 };
+        // What was kept for a flush is written in calls that are done at once: whoever flushes waits anyhow.
+        let at_once = u64::from(self.plan.at_once).saturating_sub(1);
+        let most = if how == Send::All && block == 1 && at_once > 0 { at_once } else { chunk };
         loop {
             let from = writer.sent - writer.begun.len() as u64;
             let mut end = accepted;
             let mut unaligned = false;
+            let left = accepted.saturating_sub(from);
+            if block == 1 && how == Send::Ready && writer.gathers {
+                if left < chunk {
+                    return Ok(());
+                }
+                // So much without a flush: nobody waits for one.
+                writer.gathers = false;
+            }
             if block > 1 {
-                let left = accepted.saturating_sub(from);
                 match how {
                     Send::Ready if left < chunk => return Ok(()),
                     Send::Blocks if left < few => return Ok(()),
@@ -153,14 +171,14 @@ impl QueuedAppender {
                     _ => end -= end % block,
                 }
             }
-            end = end.min(from + chunk);
+            end = end.min(from + most);
             if end <= writer.sent {
                 return Ok(());
             }
             // Room for one more; and where the block was begun before, its write must have landed.
             let apart = unaligned || writer.unaligned || !writer.begun.is_empty();
-            let most = if apart { 0 } else { self.plan.depth.max(1) as usize - 1 };
-            self.flights.thin_out(&*self.file, &self.marks, most)?;
+            let flying = if apart { 0 } else { self.plan.depth.max(1) as usize - 1 };
+            self.flights.thin_out(&*self.file, &self.marks, flying)?;
             let slices = self.tail.read().slices(writer.sent, end);
             let (at, unit, data) = if unaligned {
                 (writer.sent, 1, self.unpadded(writer, slices, end))
@@ -176,11 +194,32 @@ impl QueuedAppender {
         }
     }
 
-    /// Whether the next append of `size` bytes has no write before it, and is one: if it is done when it was submitted,
-    /// the tail has no use for its bytes.
-    fn goes_alone(&self, writer: &Writer, size: u64) -> bool {
-        let one = (1..=u64::from(self.plan.chunk)).contains(&size) && self.block() == 1;
-        one && self.plan.tail == 0 && writer.sent == writer.accepted && self.marks.stable() == writer.sent
+    /// Whether the next append, of `size` bytes, is done when it was submitted, and has nothing before it: then the tail has
+    /// no use for its bytes.
+    fn goes_past_tail(&self, writer: &Writer, size: u64) -> bool {
+        let at_once = size < u64::from(self.plan.at_once) && self.block() == 1 && self.plan.tail == 0;
+        at_once && !writer.gathers && self.marks.stable() == writer.accepted
+    }
+
+    /// Such an append.
+    fn append_past_tail(
+        &self,
+        writer: &mut Writer,
+        range: Range<u64>,
+        data: Gather,
+    ) -> Result<Range<u64>, IoError> {
+        let Range { start, end } = range;
+        if let Err(error) = write_through(&*self.file, start, data, self.through()) {
+            let error = error.with_range(start, end - start);
+            return Err(append_failed(&*self.file, &self.marks, error, || self.cut_file(writer, start)));
+        }
+        // Before the mark: who sees that looks here first.
+        self.tail.write().skip(end);
+        writer.reserved.written(end);
+        (writer.sent, writer.accepted) = (end, end);
+        self.marks.accept(end);
+        self.write_behind(writer);
+        Ok(start..end)
     }
 
     fn through(&self) -> Through {
@@ -349,27 +388,17 @@ impl Appender for QueuedAppender {
             // What was accepted comes first.
             self.settle_all(&mut writer)?;
         }
-        let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
-        let reached = writer.reserved.reach(&self.file, reach).map_err(|error| error.with_range(start, size));
-        self.unless_full("append", reached)?;
-        let begun = if self.goes_alone(&writer, size) {
-            let mut ticket =
-                self.file.submit(Op::Write { at: start, data: data.clone(), through: self.through() });
-            match ticket.try_take() {
-                Some(Done { result: Ok(written), .. }) if written == size => {
-                    // Before the mark: who sees that looks here first.
-                    self.tail.write().skip(end);
-                    (writer.sent, writer.accepted) = (end, end);
-                    self.marks.accept(end);
-                    self.write_behind(&mut writer);
-                    return Ok(start..end);
-                }
-                Some(done) => Some(Ticket::ready(done)),
-                None => Some(ticket),
-            }
-        } else {
-            None
-        };
+        let past_tail = self.goes_past_tail(&writer, size);
+        if !(past_tail && matches!(self.plan.space, Space::Queued(_))) {
+            let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
+            let reached =
+                writer.reserved.reach(&self.file, reach).map_err(|error| error.with_range(start, size));
+            self.unless_full("append", reached)?;
+        }
+        writer.appends += 1;
+        if past_tail {
+            return self.append_past_tail(&mut writer, start..end, data);
+        }
         {
             let mut tail = self.tail.write();
             match data {
@@ -377,15 +406,10 @@ impl Appender for QueuedAppender {
                 Gather::Many(parts) => parts.into_iter().for_each(|part| tail.push(part)),
             }
         }
-        if let Some(ticket) = begun {
-            writer.sent = end;
-            self.flights.add(ticket, start, size, end, 1, self.through());
-        } else {
-            match self.send(&mut writer, end, Send::Ready) {
-                // An earlier write found no space: this one is in the tail, too, and the next append is refused.
-                Err(error) if error.verdict() == Verdict::NoSpace => {}
-                sent => sent?,
-            }
+        match self.send(&mut writer, end, Send::Ready) {
+            // An earlier write found no space: this one is in the tail, too, and the next append is refused.
+            Err(error) if error.verdict() == Verdict::NoSpace => {}
+            sent => sent?,
         }
         writer.accepted = end;
         self.marks.take(end);
@@ -539,6 +563,11 @@ impl Commits for QueuedAppender {
             }
             self.forget();
             self.uncache(&mut writer, synced.durable);
+            let between = writer.accepted.saturating_sub(writer.flushed);
+            let at_once = u64::from(self.plan.at_once);
+            let small = between < (writer.appends * at_once).min(u64::from(self.plan.chunk));
+            writer.gathers = small && writer.appends > 1;
+            (writer.flushed, writer.appends) = (writer.accepted, 0);
         }
         synced.bring_to(target, &*self.file, &self.marks, &self.resized, self.plan.through)
     }

@@ -69,7 +69,7 @@ impl Reserved {
             {
                 return Ok(());
             }
-            Space::Blocks(step) => (step, Reserve::Blocks),
+            Space::Blocks(step) | Space::Queued(step) => (step, Reserve::Blocks),
             Space::Ahead(step) => (step, Reserve::BlocksAndLen),
             Space::Zeroed(step) => (step, Reserve::Zeroed),
         };
@@ -134,6 +134,11 @@ impl Reserved {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Bytes up to `end` were written, whether space was taken for them before or not.
+    pub(crate) fn written(&mut self, end: u64) {
+        self.end = self.end.max(end);
     }
 
     /// A flush has made the file exactly `len` bytes long, for which it was `cut` or not.

@@ -175,7 +175,7 @@ impl BackendSpec {
             #[cfg(target_os = "linux")]
             Engine::Uring => {
                 let entries = self.options.entries.unwrap_or(64);
-                let inline = u64::from(self.options.inline.unwrap_or(64 << 10));
+                let inline = u64::from(self.inline());
                 let registered = self.options.registered.unwrap_or(true);
                 let setup = crate::uring::Setup { entries, inline, registered };
                 let backend = crate::uring::UringBackend::with(self.to_string(), modes, setup);
@@ -202,13 +202,18 @@ impl BackendSpec {
         SpecError { given: self.to_string(), why }
     }
 
+    /// Writes through the page cache of fewer bytes are done by who asks for them.
+    fn inline(self) -> u32 {
+        self.options.inline.unwrap_or(64 << 10)
+    }
+
     /// How files of this kind are appended to.
     fn plan(self) -> AppendPlan {
         let Options { depth, chunk, tail, preallocate, zeroed, dsync, write_behind, .. } = self.options;
         let direct = self.cache == Cache::Direct;
         let base = match (self.engine, direct) {
             (Engine::Uring, false) => {
-                AppendPlan { space: Space::Blocks(1 << 20), depth: 8, chunk: 1 << 20, ..AppendPlan::PLAIN }
+                AppendPlan { space: Space::Queued(1 << 20), depth: 8, chunk: 1 << 20, ..AppendPlan::PLAIN }
             }
             (_, true) => AppendPlan {
                 space: Space::Ahead(16 << 20),
@@ -226,6 +231,8 @@ impl BackendSpec {
             (None, None) => base.space,
         };
         let chunk = chunk.unwrap_or(base.chunk);
+        let through = dsync.unwrap_or(base.through);
+        let inline = self.engine == Engine::Uring && self.cache == Cache::Buffered && !through;
         // Zeros that stay ahead are what a block is padded with: nothing is cut off there.
         let padded = !direct || matches!(space, Space::Zeroed(_));
         AppendPlan {
@@ -233,8 +240,9 @@ impl BackendSpec {
             depth: depth.unwrap_or(base.depth),
             chunk,
             tail: tail.unwrap_or(base.tail),
+            at_once: if inline { self.inline() } else { 0 },
             unaligned: if padded { 0 } else { UNALIGNED_MAX.min(chunk) },
-            through: dsync.unwrap_or(base.through),
+            through,
             write_behind: write_behind.unwrap_or(base.write_behind),
         }
     }

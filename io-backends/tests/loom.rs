@@ -426,6 +426,7 @@ impl RawFile for AtOnce {
     fn caps(&self) -> FileCaps {
         let mut caps = self.0.caps();
         caps.parallel_append = true;
+        caps.plan.at_once = 16;
         caps
     }
 
@@ -443,6 +444,32 @@ fn a_reader_finds_what_went_past_the_tail() {
         let found = read_beside_appends(&log);
         assert_eq!((log.marks().stable(), log.flush().unwrap()), (8, 8));
         found
+    });
+}
+
+/// What was kept for a flush, as several came between two of them, is read meanwhile, and written by the flush that covers
+/// it.
+#[test]
+fn what_is_kept_for_a_flush_is_read_before_and_covered_by_it() {
+    // What is durable, and how much was read before.
+    model([(2, 2), (4, 2), (4, 4)], || {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let log = appender(Arc::new(AtOnce(Arc::clone(&file))), 0).unwrap();
+        append(&*log, b"a");
+        append(&*log, b"b");
+        log.flush().unwrap();
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || append(&*log, b"cd"))
+        };
+        let mut bytes = [0; 16];
+        let read = log.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes[..read], b"abcd"[..read]);
+        let durable = log.flush().unwrap();
+        let count = file.read_at(&mut bytes, 0).unwrap();
+        assert!(count as u64 >= durable && bytes[..count] == b"abcd"[..count]);
+        writer.join().unwrap();
+        (durable, read)
     });
 }
 

@@ -10,6 +10,8 @@ use kseg_io_backends::{
     Verdict, appender,
 };
 
+use crate::places;
+
 struct Place {
     _dir: tempfile::TempDir,
     faulty: Arc<Faulty>,
@@ -45,6 +47,9 @@ impl Place {
 fn on_every_engine(test: impl Fn(Place)) {
     test(Place::new(Arc::new(StdBackend::new())));
     test(Place::new(Arc::new(MemoryBackend::new())));
+    if let Some(uring) = places::backend("uring", &std::env::temp_dir()) {
+        test(Place::new(uring));
+    }
 }
 
 #[test]
@@ -189,6 +194,35 @@ fn iob_10_a_full_disk_is_told_and_appends_go_on_when_there_is_space_again() {
         }
         assert_eq!(place.log.flush().unwrap(), 15_000);
         assert_eq!(place.contents(), Place::expected(15));
+    });
+}
+
+#[test]
+fn iob_10_what_was_accepted_and_finds_no_space_when_it_is_flushed_is_written_when_there_is_some() {
+    on_every_engine(|place| {
+        // Two between two flushes: the next ones need not be written before somebody waits for them.
+        place.append(0).unwrap();
+        place.append(1).unwrap();
+        assert_eq!(place.log.flush().unwrap(), 2000);
+        place.faulty.set_space(Some(8400));
+        let accepted = (2..20).take_while(|index| place.append(*index).is_ok()).count() as u64;
+        assert!(accepted >= 8, "{accepted} accepted");
+        let end = 2000 + accepted * 1000;
+        for _ in 0..3 {
+            match place.log.flush() {
+                Ok(durable) => assert_eq!((durable, accepted), (end, 8)),
+                Err(error) => assert_eq!(error.verdict(), Verdict::NoSpace, "{error}"),
+            }
+            assert_eq!(place.append(20).unwrap_err().verdict(), Verdict::NoSpace);
+        }
+        let mut bytes = vec![0; 30_000];
+        assert_eq!(place.log.read_at(&mut bytes, 0).unwrap() as u64, end);
+        assert!(bytes[..end as usize] == Place::expected(2 + accepted as u8));
+        place.faulty.set_space(None);
+        assert_eq!(place.log.flush().unwrap(), end);
+        place.append(2 + accepted as u8).unwrap();
+        assert_eq!(place.log.flush().unwrap(), end + 1000);
+        assert_eq!(place.contents(), Place::expected(3 + accepted as u8));
     });
 }
 

@@ -54,7 +54,8 @@ fn iob_10_a_disk_that_is_really_full_refuses_appends_and_takes_them_again_when_t
             let path = disk.path().join(format!("{index}.log"));
             let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
             let append = |len| append(&*log, len);
-            append(1000).unwrap();
+            append(400).unwrap();
+            append(600).unwrap();
             assert_eq!(log.flush().unwrap(), 1000);
             let ballast = ballast(disk.path(), 400 << 10);
             // Twice: a file system may find some more when it has thought about it.
@@ -128,7 +129,8 @@ fn meet_the_limit(spec: &str, dir: &Path) {
     let path = dir.join(format!("{spec}.log"));
     let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
     let append = |len| append(&*log, len);
-    append(1000).unwrap();
+    append(400).unwrap();
+    append(600).unwrap();
     assert_eq!(log.flush().unwrap(), 1000);
     for len in [90_000, 40_000] {
         // What an append accepts may not have been written yet.

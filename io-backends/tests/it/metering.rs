@@ -31,6 +31,45 @@ fn an_append_is_one_write_call_and_no_other() {
 }
 
 #[test]
+fn a_lone_writer_asks_for_no_space_and_those_who_wait_together_share_their_writes() {
+    let dir = places::on_disk();
+    let Some(uring) = places::backend("uring", dir.path()) else { return };
+    let metered = Arc::new(Metered::new(uring));
+    let log = appender(metered.open(&dir.path().join("0.log"), OpenHow::Create).unwrap(), 0).unwrap();
+    let mut expected = Vec::new();
+    let mut round = |count: u32| {
+        metered.reset();
+        for index in 0..count {
+            let batch = vec![(index ^ count) as u8; 4100];
+            log.append(Bytes::from(batch.clone()).into()).unwrap();
+            expected.extend(batch);
+            let mut seen = vec![0; expected.len() + 1];
+            assert_eq!(log.read_at(&mut seen, 0).unwrap(), expected.len());
+            assert!(seen[..expected.len()] == expected[..]);
+        }
+        assert_eq!(log.flush().unwrap(), expected.len() as u64);
+        assert!(std::fs::read(log.file().path()).unwrap() == expected);
+        let calls = |call| metered.calls(call, "log").calls;
+        (calls(Call::Write), calls(Call::Reserve), calls(Call::Flush))
+    };
+    for _ in 0..20 {
+        assert_eq!(round(1), (1, 0, 1));
+    }
+    assert_eq!(round(64), (64, 0, 1), "nobody knew that they were many");
+    // 64 times 4100 bytes, in calls of less than 64 KiB.
+    assert_eq!(round(64), (5, 1, 1));
+    assert_eq!(round(63), (4, 0, 1));
+    assert_eq!(round(1), (1, 0, 1));
+    assert_eq!(round(64), (64, 0, 1), "alone again before");
+    // So much without a flush that nobody can be waiting for one: what is left of it is written as it comes.
+    assert_eq!(round(2), (1, 0, 1));
+    let (writes, ..) = round(300);
+    assert!((2..=46).contains(&writes), "{writes}");
+    let (writes, ..) = round(3);
+    assert_eq!(writes, 3);
+}
+
+#[test]
 fn iob_03_three_thousand_batches_at_once_take_three_calls() {
     let dir = tempfile::tempdir().unwrap();
     for (count, calls) in [(1, 1), (1024, 1), (1025, 2), (2048, 2), (3000, 3)] {
