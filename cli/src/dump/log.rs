@@ -77,8 +77,15 @@ impl Dump<'_> {
                     }
                 }
                 Err(WalkError::Decode(error)) => {
-                    let (expected, found) = words(&error);
-                    self.finding(Problem::of_batch(&error), expected, found)?;
+                    match self.walk.unwritten_from()? {
+                        Some(zeros) => {
+                            self.finding(Problem::TornTail, "a batch", format!("zeros from {zeros} on"))?
+                        }
+                        None => {
+                            let (expected, found) = words(&error);
+                            self.finding(Problem::of_batch(&error), expected, found)?;
+                        }
+                    }
                     if !self.next_good_batch()? {
                         return Ok(count);
                     }
@@ -103,7 +110,13 @@ impl Dump<'_> {
         };
         let intact = wrong.is_none();
         if let Some(error) = wrong {
-            self.wrong(&error, header)?;
+            match self.walk.unwritten_from()? {
+                Some(zeros) => {
+                    let expected = format!("a batch of {} bytes", header.size());
+                    self.at(header, Problem::TornTail, expected, format!("zeros from {zeros} on"))?;
+                }
+                None => self.wrong(&error, header)?,
+            }
         } else if let Err(error) = header.codec() {
             self.wrong(&error, header)?;
         } else if let Some(error) = unreadable {

@@ -89,6 +89,7 @@ impl Cursor {
     /// The next batch, or `None` at the end of what is there now.
     pub(crate) fn next(&mut self) -> Result<Option<Found<'_>>> {
         let mut looks = 0;
+        let mut settled = false;
         let header = loop {
             let failed = match self.find() {
                 Ok(None) => return Ok(None),
@@ -98,13 +99,20 @@ impl Cursor {
                 },
                 Err(error) => error,
             };
+            // Once a segment has a successor it has all that it will ever have, and is looked at once more.
+            let was_settled = std::mem::replace(&mut settled, !self.in_last_segment()?);
             looks += 1;
-            if looks > SECOND_LOOKS || !self.in_last_segment()? {
+            if was_settled || !settled && looks > SECOND_LOOKS {
                 return Err(failed);
             }
-            thread::sleep(SECOND_LOOK_PAUSE);
-            if let Some(open) = &mut self.open {
-                open.walk.refresh()?;
+            let Some(open) = &mut self.open else { return Err(failed) };
+            let unwritten = !settled && open.walk.unwritten_from()?.is_some();
+            if !settled && !unwritten {
+                thread::sleep(SECOND_LOOK_PAUSE);
+            }
+            open.walk.refresh()?;
+            if unwritten {
+                return Ok(None);
             }
         };
         let from = std::mem::replace(&mut self.next, header.next_offset());
@@ -220,28 +228,27 @@ impl Cursor {
     /// After [`next`](Self::next) has found the end of the last segment: whether damage stands there instead of a batch that a
     /// writer has not finished, or did not live to finish.
     ///
-    /// Both are fewer bytes than a batch says it has. It is damage where a whole batch follows, since a writer begins none
-    /// before the last is whole; and where the segment has no other batch, since then nothing of the file can be read.
+    /// Both are fewer bytes than a batch says it has, be it that the file ends or that zeros follow. It is damage where a whole
+    /// batch follows, since a writer begins none before the last is whole; and where the file ends in the only batch of the
+    /// segment, since then nothing of it can be read.
     ///
     /// # Errors
     /// The damage.
     pub(crate) fn check_end(&mut self) -> Result<()> {
         for look in 0.. {
             let Some(open) = &mut self.open else { return Ok(()) };
-            let Ok(Step::Torn { have, needed: Some(needed) }) = open.walk.peek() else { return Ok(()) };
+            let Some((expected, found)) = open.unfinished()? else { return Ok(()) };
             let behind = open.walk.good_batch_behind()?;
-            if behind.is_none() && open.walk.position() > 0 {
+            let cut = matches!(open.walk.peek(), Ok(Step::Torn { .. }));
+            if behind.is_none() && !(cut && open.walk.position() == 0) {
                 return Ok(());
             }
             if look == SECOND_LOOKS {
                 let found = match behind {
-                    Some(place) => {
-                        format!("{have} bytes to the end of the file, a batch at {place} among them")
-                    }
-                    None => format!("{have} bytes to the end of the file"),
+                    Some(place) => format!("{found}, and a whole batch at {place}"),
+                    None => found,
                 };
                 let (path, position) = (&open.segment.path, open.walk.position());
-                let expected = format!("a batch of {needed} bytes");
                 return Err(Error::at(path, Some(position), Some(open.floor.get()), expected, found));
             }
             thread::sleep(SECOND_LOOK_PAUSE);
@@ -268,16 +275,26 @@ impl Cursor {
         walk.headers_only(true);
         hints::seek_offset(&mut walk, &segment, Offset::new(i64::MAX));
         let mut end = segment.base;
+        let mut last = None;
         loop {
             match walk.peek() {
                 Ok(Step::Batch(header)) => {
+                    last = Some((walk.position(), end));
                     end = header.next_offset();
                     walk.advance(&header);
                 }
-                Ok(_) => return Ok(end),
+                Ok(_) => break,
+                Err(_) if walk.unwritten_from()?.is_some() => break,
                 Err(error) => return Err(walk.error(error, Some(end.get()))),
             }
         }
+        if let Some((position, before)) = last {
+            walk.seek(position);
+            if walk.unwritten_from()?.is_some() {
+                return Ok(before);
+            }
+        }
+        Ok(end)
     }
 
     fn checked(&self, offset: Offset) -> Result<Offset> {
@@ -300,19 +317,23 @@ impl Cursor {
             let Some(file) = PreadFile::open_if_there(&segment.path)? else { continue };
             let mut walk = Walk::new(file)?;
             walk.headers_only(true);
+            let active = n + 1 == segments.len();
             let mut floor = segment.base;
             loop {
                 let header = match walk.peek() {
                     Ok(Step::Batch(header)) => header,
                     Ok(_) => break,
+                    Err(_) if active && walk.unwritten_from()?.is_some() => break,
                     Err(error) => return Err(walk.error(error, Some(floor.get()))),
                 };
                 if header.next_offset() > earliest
                     && header.max_timestamp().is_some_and(|max| max >= timestamp)
                 {
-                    let first = first_at(&mut walk, &header, timestamp, earliest);
-                    if let Some(offset) = first.map_err(|error| walk.error(error, Some(floor.get())))? {
-                        return Ok(offset);
+                    match first_at(&mut walk, &header, timestamp, earliest) {
+                        Ok(Some(offset)) => return Ok(offset),
+                        Ok(None) => {}
+                        Err(_) if active && walk.unwritten_from()?.is_some() => break,
+                        Err(error) => return Err(walk.error(error, Some(floor.get()))),
                     }
                 }
                 floor = header.next_offset();
@@ -324,6 +345,23 @@ impl Cursor {
 }
 
 impl Open {
+    /// What was expected at the walk's position and what was found, if a batch stands there that is not whole.
+    fn unfinished(&mut self) -> Result<Option<(String, String)>> {
+        let step = self.walk.peek();
+        if let Ok(Step::Torn { have, needed: Some(needed) }) = step {
+            return Ok(Some((
+                format!("a batch of {needed} bytes"),
+                format!("{have} bytes to the end of the file"),
+            )));
+        }
+        let Some(zeros) = self.walk.unwritten_from()? else { return Ok(None) };
+        let expected = match step {
+            Ok(Step::Batch(header)) => format!("a batch of {} bytes", header.size()),
+            _ => "a batch".to_owned(),
+        };
+        Ok(Some((expected, format!("zeros from {zeros} on"))))
+    }
+
     /// Offsets never go back inside a segment, and stay within what its base offset can carry.
     fn check_offsets(&self, header: &BatchHeader) -> Result<()> {
         let lowest = header.base_offset().unwrap_or(header.last_offset());

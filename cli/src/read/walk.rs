@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 /// Bytes looked at at once where batches are searched for.
 const SCAN: usize = 64 * 1024;
 
+/// What a device writes whole. Writers that go past the page cache write in multiples of it.
+const BLOCK: u64 = 512;
+
 /// What stands at the walk's position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
@@ -107,6 +110,26 @@ impl Walk {
     pub(crate) fn batch(&mut self, header: &BatchHeader) -> Result<CheckedBatch<'_>, WalkError> {
         let bytes = self.file.bytes(self.position, header.size()).map_err(WalkError::Io)?;
         Batch::parse(bytes).and_then(Batch::verify).map_err(WalkError::Decode)
+    }
+
+    /// Where zeros begin in the batch at the position, if it cannot be read and looks like one whose rest has not been written:
+    /// from a block on there are zeros only, in the batch and behind it.
+    ///
+    /// So it looks beside a writer that writes whole blocks into space set aside before, and after such a one was killed.
+    pub(crate) fn unwritten_from(&mut self) -> Result<Option<u64>> {
+        let size = match self.peek() {
+            Ok(Step::Batch(header)) if self.batch(&header).is_ok() => return Ok(None),
+            Ok(Step::Batch(header)) => header.size(),
+            // Its size is among what is not there.
+            Err(WalkError::Decode(_)) => BatchHeader::MAX_LEN,
+            Err(WalkError::Io(error)) => return Err(error),
+            Ok(Step::Torn { .. } | Step::Zeros { .. } | Step::End) => return Ok(None),
+        };
+        let position = self.position;
+        let bytes = self.bytes_at(position, size.saturating_add(SCAN))?;
+        let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let zeros = (position + written as u64).next_multiple_of(BLOCK);
+        Ok((zeros < position + (size as u64).min(bytes.len() as u64)).then_some(zeros))
     }
 
     /// Steps over the batch at the position.

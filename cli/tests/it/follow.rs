@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
-use crate::run::{command, folder, good, joined, lines, segments};
+use crate::run::{bad, command, folder, good, joined, kseg_in, lines, segments};
 
 #[test]
 fn a_follower_sees_every_line_of_a_writer_that_rolls() {
@@ -102,6 +103,84 @@ fn a_tail_that_is_not_whole_is_left_out_quietly() {
         fs::write(&log, [&whole[..], &vec![0; zeros]].concat()).expect("zeros");
         assert_eq!(good(dir.path(), &["cat", "t-0"], b""), b"one\ntwo\nthree\n", "{zeros}");
     }
+}
+
+/// As a writer leaves it that writes whole blocks into space set aside before: the last batch is there up to a block.
+#[test]
+fn a_batch_that_is_written_up_to_a_block_is_left_out_quietly() {
+    let dir = folder();
+    let log = dir.path().join("t-0/00000000000000000000.log");
+    good(dir.path(), &["append", "t-0", "--batch-size", "1", "--timestamps", "field"], b"7\tone\n8\ttwo\n");
+    let before = fs::metadata(&log).expect("log").len() as usize;
+    let long = [&b"9\t"[..], &[b'x'; 3000], b"\n"].concat();
+    good(dir.path(), &["append", "t-0", "--batch-size", "1", "--timestamps", "field"], &long);
+    let whole = fs::read(&log).expect("log");
+    for blocks in 1..=whole.len() / 512 {
+        let written = blocks * 512;
+        fs::write(&log, [&whole[..written], &vec![0; 20_000]].concat()).expect("a begun batch");
+        for args in [&["cat", "t-0"][..], &["cat", "t-0", "--time", "7"]] {
+            assert_eq!(good(dir.path(), args, b""), b"one\ntwo\n", "{blocks} {args:?}");
+        }
+        for args in
+            [&["cat", "t-0", "-o", "latest"][..], &["cat", "t-0", "-o", "2"], &["cat", "t-0", "--time", "9"]]
+        {
+            assert_eq!(good(dir.path(), args, b""), b"", "{blocks} {args:?}");
+        }
+        bad(dir.path(), &["cat", "t-0", "-o", "3"], 1);
+        let told = kseg_in(dir.path(), &["dump", "t-0/00000000000000000000.log"], b"");
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(told.contains("K012") && told.contains(&format!("zeros from {written} on")), "{told}");
+        assert!(!told.contains("K010"), "{told}");
+        // With more behind it, it is damage.
+        for zeros in [20_000, 100_000] {
+            fs::write(&log, [&whole[..written], &vec![0; zeros], &whole[..before]].concat()).expect("damage");
+            let told = bad(dir.path(), &["cat", "t-0"], 1);
+            assert!(told.contains("at position 142 (offset 2): expected"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_of_which_not_even_the_header_is_written_is_left_out_quietly() {
+    let size_with = |value: usize, dir: &Path| {
+        good(dir, &["append", "t-0", "--batch-size", "1"], &[&vec![b'x'; value][..], b"\n"].concat());
+        fs::metadata(dir.join("t-0/00000000000000000000.log")).expect("log").len() as usize
+    };
+    let overhead = size_with(300, folder().path()) - 300;
+    // Bytes of the header before the block: inside the offset, the size, the leader epoch, behind the magic byte.
+    for begun in [1, 7, 8, 9, 10, 12, 15, 16, 17, 30, 60] {
+        let dir = folder();
+        assert_eq!(size_with(512 - begun - overhead, dir.path()), 512 - begun);
+        good(dir.path(), &["append", "t-0"], &joined(&lines(100)));
+        let log = dir.path().join("t-0/00000000000000000000.log");
+        let whole = fs::read(&log).expect("log");
+        fs::write(&log, [&whole[..512], &[0; 9000]].concat()).expect("a begun header");
+        assert_eq!(good(dir.path(), &["cat", "t-0"], b"").len(), 512 - begun - overhead + 1, "{begun}");
+        assert_eq!(good(dir.path(), &["cat", "t-0", "-o", "latest"], b""), b"", "{begun}");
+        good(dir.path(), &["cat", "t-0", "-o", "1"], b"");
+        good(dir.path(), &["cat", "t-0", "--time", "9999999999999"], b"");
+    }
+}
+
+#[test]
+fn a_follower_waits_for_the_rest_of_a_batch_that_is_written_up_to_a_block() {
+    let dir = folder();
+    let log = dir.path().join("t-0/00000000000000000000.log");
+    good(dir.path(), &["append", "t-0", "--batch-size", "1"], b"one\n");
+    good(dir.path(), &["append", "t-0", "--batch-size", "1"], &[&[b'x'; 3000][..], b"\n"].concat());
+    let whole = fs::read(&log).expect("log");
+    fs::write(&log, [&whole[..1024], &[0; 20_000]].concat()).expect("a begun batch");
+    let mut reader = command()
+        .args(["cat", "t-0", "--follow", "--count", "2"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("reader");
+    let mut shown = BufReader::new(reader.stdout.take().expect("stdout")).lines();
+    assert_eq!(shown.next().expect("line").expect("text"), "one");
+    fs::write(&log, [&whole[..], &[0; 20_000]].concat()).expect("the rest");
+    assert_eq!(shown.next().expect("line").expect("text"), "x".repeat(3000));
+    assert!(reader.wait().expect("reader ends").success());
 }
 
 #[test]
