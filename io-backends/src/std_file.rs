@@ -188,6 +188,10 @@ impl StdFile {
 
     fn reserve(&self, range: &Range<u64>, how: Reserve) -> io::Result<u64> {
         let size = range.end.saturating_sub(range.start);
+        // Space ahead of the length is given whatever the process's limit on that; what lies beyond could not be written.
+        if how == Reserve::Blocks && beyond_limit(range.end) {
+            return Err(Errno::FBIG.into());
+        }
         if size > 0 {
             let flags = match how {
                 Reserve::Blocks => FallocateFlags::KEEP_SIZE,
@@ -340,12 +344,16 @@ impl RawFile for StdFile {
 /// direct write, the system cuts the write there, and then refuses what is left because it is not aligned.
 #[cold]
 pub(crate) fn limited(error: io::Error, end: u64) -> io::Error {
-    let beyond = || getrlimit(Resource::Fsize).current.is_some_and(|limit| end > limit);
-    if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) && beyond() {
+    if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) && beyond_limit(end) {
         Errno::FBIG.into()
     } else {
         error
     }
+}
+
+/// Whether this process may make no file as long as `end`.
+fn beyond_limit(end: u64) -> bool {
+    getrlimit(Resource::Fsize).current.is_some_and(|limit| end > limit)
 }
 
 /// Reads until `into` is full or `read` says that the file ended, going on after short reads and interruptions.
