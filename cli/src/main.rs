@@ -49,7 +49,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match &Cli::parse().command {
+    let command = Cli::parse().command;
+    if let Err(error) = stop::outlive_size_limit() {
+        tell!("kseg: cannot listen for signals: {error}");
+        return ExitCode::FAILURE;
+    }
+    let done = match &command {
         Command::Append(args) => append::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Clean(args) => clean::run(args),

@@ -7,11 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// How long a signal waits to be seen.
 const CHECK: Duration = Duration::from_millis(50);
+
+/// From here on a write beyond the process's limit on the size of a file (`ulimit -f`) is an error of that write, and not the
+/// end of the process. Nobody asks for the flag.
+pub(crate) fn outlive_size_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
+}
 
 /// Which signal has come.
 #[derive(Debug)]

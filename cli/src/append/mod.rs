@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use kseg_format::{Codec, Timestamp};
+use kseg_format::{Codec, Offset, Timestamp};
 use kseg_io_backends::BackendSpec;
 use kseg_log::{
     BatchWriter, Clock, DirKind, Log, LogConfig, LogDir, LogDirOptions, SystemClock, TopicPartition,
@@ -19,6 +19,7 @@ use kseg_log::{
 
 use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
+use crate::read::{Cursor, Partition};
 use crate::stop::Stop;
 use crate::tell::tell;
 use input::{Input, Wait};
@@ -135,9 +136,12 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let next = log.log_end_offset();
     drop(log);
     let closed = data_dir::close(dir);
-    if !args.quiet {
-        let appended = next.get().saturating_sub(first.get());
-        tell!("{partition}: {}", summary(appended, first.get(), next.get(), &totals, begun.elapsed()));
+    let kept = match &closed {
+        Ok(()) => next,
+        Err(_) => kept(&args.dir, first, next),
+    };
+    if !args.quiet || kept < next {
+        tell!("{partition}: {}", summary(first, kept, next, &totals, begun.elapsed()));
     }
     data_dir::ended(done, closed)?;
     if let Some(signal) = stop.asked() {
@@ -293,19 +297,36 @@ fn append_all(
     done.and(flushed)
 }
 
-/// What was done, in a line.
-fn summary(appended: i64, first: i64, next: i64, totals: &Totals, time: Duration) -> String {
-    let offsets = match appended {
-        0 => format!("next offset {next}"),
-        _ => format!("offsets {first}..{}", next - 1),
+/// Where a log ends that could not be closed: what was appended may have been in this process's memory only.
+fn kept(dir: &Path, first: Offset, next: Offset) -> Offset {
+    match Partition::open(dir).and_then(Cursor::log_end) {
+        Ok(end) => end.clamp(first, next),
+        Err(error) => {
+            tell!("kseg: {error}");
+            first
+        }
+    }
+}
+
+/// What was done, in a line: records from `first` to `next` were taken, and the log has those below `kept`.
+fn summary(first: Offset, kept: Offset, next: Offset, totals: &Totals, time: Duration) -> String {
+    let (first, kept, next) = (first.get(), kept.get(), next.get());
+    let offsets = match kept - first {
+        0 => format!("next offset {kept}"),
+        _ => format!("offsets {first}..{}", kept - 1),
     };
-    let seconds = time.as_secs_f64();
-    let bytes = totals.appended_bytes();
-    let rate = bytes as f64 / 1e6 / seconds.max(1e-9);
-    let mut text = format!(
-        "appended {appended} records of {} lines, {bytes} bytes, {offsets}, in {seconds:.3} s ({rate:.1} MB/s)",
-        totals.lines()
-    );
+    let (appended, lines) = (kept - first, totals.lines());
+    let mut text = if kept < next {
+        let lost = format!("lost {} records, offsets {kept}..{}", next - kept, next - 1);
+        format!("appended {appended} records of {lines} lines, {offsets}; {lost}, when the log was closed")
+    } else {
+        let seconds = time.as_secs_f64();
+        let bytes = totals.appended_bytes();
+        let rate = bytes as f64 / 1e6 / seconds.max(1e-9);
+        format!(
+            "appended {appended} records of {lines} lines, {bytes} bytes, {offsets}, in {seconds:.3} s ({rate:.1} MB/s)"
+        )
+    };
     let refused = totals.refused();
     if refused.lines > 0 {
         text.push_str(&format!("; refused {} lines, {} bytes", refused.lines, refused.bytes));

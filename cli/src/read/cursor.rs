@@ -86,6 +86,11 @@ impl Cursor {
         Ok(cursor)
     }
 
+    /// The offset behind the last record that is there now.
+    pub(crate) fn log_end(partition: Partition) -> Result<Offset> {
+        Ok(Cursor::new(partition, Start::Latest)?.next)
+    }
+
     /// The next batch, or `None` at the end of what is there now.
     pub(crate) fn next(&mut self) -> Result<Option<Found<'_>>> {
         let mut looks = 0;

@@ -1,8 +1,12 @@
 //! What the program says of input that it cannot use: file, position, offset, expected and found.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::run::{bad, command, folder, good, joined, kseg_in, lines, segments};
 
@@ -286,4 +290,67 @@ fn lines_of_a_refused_batch_are_named_and_not_counted_as_appended() {
     let output = kseg_in(dir.path(), &["append", "u-0", "--set", "max.message.bytes=1000"], &input);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("standard input: at line 2: ") && told.contains("appended 1 records"), "{told}");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_that_names_the_file() {
+    let dir = folder();
+    let lines = lines(4000);
+    fs::write(dir.path().join("lines"), joined(&lines)).expect("input");
+    let script = "ulimit -f 100 && exec \"$0\" \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_kseg"), "append", "t-0", "--input", "lines"]);
+    shell.args(["--set", "segment.index.bytes=4096"]).current_dir(dir.path());
+    let output = shell.output().expect("a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("t-0/00000000000000000000.log at ") && told.contains("File too large"), "{told}");
+    assert!(dir.path().join(".kafka_cleanshutdown").exists(), "closed in order");
+    told_is_there(dir.path(), &told, &lines);
+}
+
+/// What is told as appended can be read.
+fn told_is_there(dir: &Path, told: &str, lines: &[Vec<u8>]) {
+    let (_, appended) = told.split_once("t-0: appended ").expect("a summary");
+    let count = appended.split(' ').next().and_then(|count| count.parse().ok()).expect("a count");
+    assert_eq!(good(dir, &["cat", "t-0"], b""), joined(&lines[..count]), "{told}");
+}
+
+/// A writer that keeps the last bytes in memory can lose them when it closes the log.
+#[test]
+fn records_that_are_lost_when_the_log_is_closed_are_not_told_as_appended() {
+    let dir = folder();
+    let lines: Vec<_> = (0..5000).map(|n| format!("line {n}").into_bytes()).collect();
+    let mut writer = command()
+        .args(["append", "t-0", "--backend", "std+direct", "--batch-size", "2000", "-q"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("writer");
+    let mut stdin = writer.stdin.take().expect("stdin");
+    stdin.write_all(&joined(&lines)).expect("written");
+    stdin.flush().expect("flushed");
+    // An index entry is made when its batch has been taken; by then space is set aside, and half of the lines is enough.
+    let index = dir.path().join("t-0/00000000000000000000.index");
+    while fs::read(&index).map_or(true, |index| index.iter().take(80).all(|byte| *byte == 0)) {
+        if writer.try_wait().expect("a writer").is_some() {
+            let output = writer.wait_with_output().expect("output");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(told.contains("direct is not to be had here"), "{told}");
+            println!("skipped: {told}");
+            return;
+        }
+        thread::yield_now();
+    }
+    let limit = Rlimit { current: Some(10), maximum: Some(10) };
+    let pid = Pid::from_child(&writer);
+    prlimit(Some(pid), Resource::Fsize, limit).expect("a limit");
+    drop(stdin);
+    let output = writer.wait_with_output().expect("writer ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+    assert!(told.contains("; lost ") && told.contains(" when the log was closed"), "{told}");
+    told_is_there(dir.path(), &told, &lines);
 }
