@@ -8,9 +8,10 @@
 //! two of them take, for those who were served by the one before and are about to share this one; it sleeps meanwhile, which
 //! leaves the processor to them, and is woken when nearly all are here.
 //!
-//! Each handle has an entry in the committer's table, where its answer is put before anything changes that it was about: a
-//! truncation answers those whose records it drops, a failed flush all that are waiting, and a close all there are. Handles
-//! without an answer lie there by their offsets: a flush looks only at those that it serves.
+//! Each handle has an entry in the committer's table until it has its answer, which it gets before anything changes that it was
+//! about: a truncation answers those whose records it drops, a failed flush all that are waiting, and a close all there are. The
+//! entries lie there by their offsets: a flush takes those that it serves off together. What has been taken off and was not refused is
+//! durable, so most answers are nowhere but in that.
 //!
 //! Invariants, each with a model in `tests/loom.rs`: nothing is acknowledged before a sync that began after it was
 //! written; everybody wakes; a fence reaches everybody.
@@ -60,8 +61,8 @@ struct Table {
     /// Handles without an answer, by the offset below which records are to be durable and their number; with the waker
     /// of those that are awaited.
     pending: BTreeMap<(Offset, u64), Option<Waker>>,
-    /// Those with one.
-    answered: BTreeMap<u64, Answer>,
+    /// Those whose records are not known to be durable, and why. All others have been told that theirs are.
+    refused: BTreeMap<u64, Arc<str>>,
     last_id: u64,
     flushing: bool,
     /// Threads that wait for the end of a flush.
@@ -88,12 +89,6 @@ struct Pace {
     ended: Option<Moment>,
     /// The least that a flush has taken of late.
     quickest: Duration,
-}
-
-#[derive(Clone, Debug)]
-enum Answer {
-    Durable,
-    Not(Arc<str>),
 }
 
 impl Committer {
@@ -173,19 +168,13 @@ impl Table {
     /// Answers the pending handles on records below `durable`, and with `not` those of the others that reach above its
     /// offset; returns those to be woken for it.
     fn settle(&mut self, durable: Offset, not: Option<(Offset, Arc<str>)>) -> Vec<Waker> {
-        let mut woken = Vec::new();
-        let mut answer = |((_, id), waker): ((Offset, u64), Option<Waker>), answer| {
-            self.answered.insert(id, answer);
-            woken.extend(waker);
-        };
-        while let Some(first) = self.pending.first_entry()
-            && first.key().0 <= durable
-        {
-            answer(first.remove_entry(), Answer::Durable);
-        }
+        let later = self.pending.split_off(&(durable.next(), 0));
+        let served = std::mem::replace(&mut self.pending, later);
+        let mut woken: Vec<Waker> = served.into_values().flatten().collect();
         if let Some((above, cause)) = not {
-            for handle in self.pending.split_off(&(above.next(), 0)) {
-                answer(handle, Answer::Not(Arc::clone(&cause)));
+            for ((_, id), waker) in self.pending.split_off(&(above.next(), 0)) {
+                self.refused.insert(id, Arc::clone(&cause));
+                woken.extend(waker);
             }
         }
         self.awaited -= woken.len();
@@ -200,7 +189,7 @@ impl Inner {
         table.last_id += 1;
         let id = table.last_id;
         table.pending.insert((end, id), None);
-        Durability { log: Arc::clone(self), id, end }
+        Durability { log: Arc::clone(self), id, end, served: false }
     }
 
     /// Whether records below `end` are durable.
@@ -351,6 +340,8 @@ pub struct Durability {
     log: Arc<Inner>,
     id: u64,
     end: Offset,
+    /// Its answer was taken, and it has no entry any more.
+    served: bool,
 }
 
 impl Log {
@@ -394,32 +385,45 @@ impl Durability {
     }
 
     fn answer(&self, table: &Table) -> Option<Result<()>> {
-        let not = |cause: &str| Error::NotDurable {
-            dir: self.log.dir.clone(),
-            end: self.end,
-            cause: cause.to_owned(),
-        };
-        match table.answered.get(&self.id) {
-            Some(Answer::Durable) => Some(Ok(())),
-            Some(Answer::Not(cause)) => Some(Err(not(cause))),
-            _ if self.log.reached(self.end) => Some(Ok(())),
-            _ if self.log.fence.is_set() => Some(Err(not(&self.log.fence.cause()))),
-            _ => None,
+        if table.pending.contains_key(&self.key()) { self.foreseen() } else { Some(self.given(table)) }
+    }
+
+    /// The answer of a handle that is not pending any more.
+    fn given(&self, table: &Table) -> Result<()> {
+        table.refused.get(&self.id).map_or(Ok(()), |cause| Err(self.not(cause)))
+    }
+
+    /// The answer that one that is pending is about to get, where the log's state already says so.
+    fn foreseen(&self) -> Option<Result<()>> {
+        if self.log.reached(self.end) {
+            return Some(Ok(()));
         }
+        self.log.fence.is_set().then(|| Err(self.not(&self.log.fence.cause())))
+    }
+
+    #[cold]
+    fn not(&self, cause: &str) -> Error {
+        Error::NotDurable { dir: self.log.dir.clone(), end: self.end, cause: cause.to_owned() }
     }
 }
 
 impl Future for Durability {
     type Output = Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut table = self.log.committer.table.lock();
-        if let Some(answer) = self.answer(&table) {
-            return Poll::Ready(answer);
-        }
-        let waker = Some(context.waker().clone());
-        // What is not answered is pending.
-        let before = table.pending.insert(self.key(), waker).flatten();
+        let before = match table.pending.get_mut(&self.key()) {
+            Some(entry) => match self.foreseen() {
+                Some(answer) => return Poll::Ready(answer),
+                None => entry.replace(context.waker().clone()),
+            },
+            None => {
+                let given = self.given(&table);
+                drop(table);
+                self.served = given.is_ok();
+                return Poll::Ready(given);
+            }
+        };
         if before.is_none() {
             table.awaited += 1;
             self.log.committer.count(&mut table);
@@ -441,12 +445,18 @@ impl Future for Durability {
 
 impl Drop for Durability {
     fn drop(&mut self) {
-        let committer = &self.log.committer;
-        let mut table = committer.table.lock();
-        if table.answered.remove(&self.id).is_some() {
+        if self.served {
             return;
         }
-        let waker = table.pending.remove(&self.key()).flatten();
+        let committer = &self.log.committer;
+        let mut table = committer.table.lock();
+        let waker = match table.pending.remove(&self.key()) {
+            Some(waker) => waker,
+            None => {
+                table.refused.remove(&self.id);
+                return;
+            }
+        };
         if waker.is_some() {
             table.awaited -= 1;
             committer.count(&mut table);

@@ -217,8 +217,19 @@ fn a_truncation_answers_those_it_cuts_and_no_others() {
     for handle in all {
         assert!(cause(handle.wait()).contains("truncated"));
     }
-    ask(&log, 100).wait().expect("durable");
-    assert_eq!(log.recovery_point().get(), 101);
+    let mut told = ask(&log, 100);
+    let untold = ask(&log, 100);
+    log.flush(false).expect("durable");
+    assert_eq!(log.recovery_point().get(), 102);
+    block_on(&mut told).expect("durable");
+    // What was promised was kept, whenever and however often somebody asks.
+    log.truncate_to(Offset::new(100)).expect("cut");
+    for _ in 0..2 {
+        assert!(matches!((told.check(), untold.check()), (Some(Ok(())), Some(Ok(())))));
+        block_on(&mut told).expect("durable");
+    }
+    drop(told);
+    untold.wait().expect("durable");
 }
 
 #[test]
