@@ -339,13 +339,18 @@ fn say_status(args: &Common, status: &Status, next: &str) -> Vec<u8> {
         return out;
     }
     let text = sections.map_or_else(String::new, |s| {
+        let (dirty, end) = (s.first_dirty.offset, s.first_uncleanable_offset);
+        // A log whose start was moved is dirty from there on, which may lie in the active segment.
+        let offsets = if dirty < end {
+            format!("dirty offsets {dirty} to {end}")
+        } else {
+            format!("no dirty offsets from {dirty} on")
+        };
         format!(
-            "  ratio {:.3}  dirty {} bytes, clean {} bytes, dirty offsets {} to {}",
+            "  ratio {:.3}  dirty {} bytes, clean {} bytes, {offsets}",
             s.cleanable_ratio(),
             s.cleanable_bytes,
             s.clean_bytes,
-            s.first_dirty.offset,
-            s.first_uncleanable_offset
         )
     });
     let _ = writeln!(out, "{}{text}\n  {next}", status.partition);

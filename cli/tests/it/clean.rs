@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kseg_format::Offset;
 use kseg_log::{LogDir, LogDirOptions, TopicPartition};
 
 use crate::run::*;
@@ -477,4 +478,21 @@ fn a_batch_is_not_as_long_as_it_says() {
     for named in ["00000000000000000000.log", "position 0", "checksum"] {
         assert!(told.contains(named), "{named}: {told}");
     }
+}
+
+/// What is dirty begins behind the active segment's base then.
+#[test]
+fn the_status_of_a_trimmed_log_names_no_range_that_goes_back() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["append", "data/t-0"], &b"a line\n".repeat(20));
+    let backend = kseg_io_backends::open("std").expect("std is always there");
+    let dir = LogDir::open(&at.join("data"), LogDirOptions::new(backend)).expect("a directory");
+    let log = dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+    log.update_high_watermark(log.log_end_offset());
+    log.delete_records_before(Some(Offset::new(11))).expect("trimmed");
+    drop(log);
+    dir.shutdown().expect("closed");
+    let status = text(good(at, &["clean", "status", "data"], b""));
+    assert!(status.contains("no dirty offsets from 11 on"), "{status}");
 }
