@@ -251,6 +251,16 @@ fn format_edge_101_coordinators_of_lower_epochs_are_fenced() {
 }
 
 #[test]
+fn an_epoch_that_is_not_above_the_known_one_is_not_called_below_it() {
+    let told = |epoch, known| {
+        let (producer, offset) = (ProducerId::new(1), Offset::new(3));
+        ProducerStateError::InvalidProducerEpoch { producer, offset, epoch, known }.to_string()
+    };
+    assert_eq!(told(0, 0), "producer 1 at offset 3: its epoch 0 is not above the known one, 0");
+    assert_eq!(told(0, 1), "producer 1 at offset 3: its epoch 0 is below the known one, 1");
+}
+
+#[test]
 fn format_edge_102_a_coordinator_s_batches_have_no_sequence() {
     let mut state = ProducerState::for_tests();
     state.append(COORDINATOR, in_transaction(1, 0, -1, 0)).unwrap();

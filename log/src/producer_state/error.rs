@@ -10,7 +10,8 @@ use kseg_format::{Offset, ProducerId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProducerStateError {
-    /// The producer's epoch is below the one known: another producer has taken over the id.
+    /// The producer's epoch is below the one known, or a marker's not above it that has to raise it: another producer has taken
+    /// over the id.
     InvalidProducerEpoch {
         /// The producer.
         producer: ProducerId,
@@ -100,7 +101,9 @@ impl fmt::Display for ProducerStateError {
         match self {
             ProducerStateError::InvalidProducerEpoch { producer, offset, epoch, known } => write!(
                 f,
-                "producer {producer} at offset {offset}: its epoch {epoch} is below the known one, {known}"
+                "producer {producer} at offset {offset}: its epoch {epoch} is {} the known one, {known}",
+                // A marker that ends a transaction has to raise it.
+                if epoch < known { "below" } else { "not above" }
             ),
             ProducerStateError::OutOfOrderSequence { producer, offset, epoch, found, expected } => write!(
                 f,
