@@ -1,6 +1,6 @@
 //! `kseg topics`: the topics of a data directory and their configuration.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -20,7 +20,8 @@ use crate::tell::tell;
 /// made are listed as topics too; of their configuration nothing is known.
 ///
 /// `list` and `describe` change nothing, take no lock, and may look at a directory that a broker has open. The others lock
-/// the data directory, as append does.
+/// the data directory, as append does; in a broker's, which has a meta.properties, they ask for --write, for the broker's
+/// metadata log will not know of what they did.
 ///
 /// Exit code: 0 done, 1 something failed or could not be read (what could be is printed), 2 wrong usage.
 #[derive(Debug, Args)]
@@ -53,6 +54,9 @@ enum Action {
         /// Configuration under Kafka's keys; may be repeated
         #[arg(long = "config", value_name = "KEY=VALUE")]
         config: Vec<String>,
+        /// Also in a broker's directory
+        #[arg(long)]
+        write: bool,
     },
     /// Prints the topics' names
     List {
@@ -90,6 +94,9 @@ enum Action {
         /// How many partitions it is to have, more than now
         #[arg(long, value_name = "N")]
         partitions: Option<i32>,
+        /// Also in a broker's directory
+        #[arg(long)]
+        write: bool,
     },
     /// Deletes a topic and the folders of its partitions
     Delete {
@@ -97,20 +104,25 @@ enum Action {
         dir: PathBuf,
         /// The topic's name
         topic: String,
+        /// Also in a broker's directory
+        #[arg(long)]
+        write: bool,
     },
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &TopicsArgs) -> Result<bool> {
     match &args.action {
-        Action::Create { dir, topic, partitions, config } => {
+        Action::Create { dir, topic, partitions, config, write } => {
+            allowed("create", dir, *write)?;
             let config = key_values("--config", config)?;
             let made = change(dir, Access::Make, |open| open.create_topic(topic, *partitions, config))?;
             tell!("kseg: created topic {topic} with {} partitions, id {}", made.partitions, made.id);
         }
         Action::List { dir, json } => return list(dir, *json),
         Action::Describe { dir, topic, all, json } => return describe(dir, topic.as_deref(), *all, *json),
-        Action::Alter { dir, topic, config, delete_config, partitions } => {
+        Action::Alter { dir, topic, config, delete_config, partitions, write } => {
+            allowed("alter", dir, *write)?;
             let set = key_values("--config", config)?;
             if set.is_empty() && delete_config.is_empty() && partitions.is_none() {
                 let what = "alter: expected --config, --delete-config or --partitions".to_owned();
@@ -122,12 +134,31 @@ pub(crate) fn run(args: &TopicsArgs) -> Result<bool> {
             let config: Vec<_> = altered.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
             tell!("kseg: topic {topic}: {} partitions, {}", altered.partitions, or_defaults(&config));
         }
-        Action::Delete { dir, topic } => {
+        Action::Delete { dir, topic, write } => {
+            allowed("delete", dir, *write)?;
             change(dir, Access::Change, |open| open.delete_topic(topic))?;
             tell!("kseg: deleted topic {topic}");
         }
     }
     Ok(true)
+}
+
+/// Refuses `action` in a broker's directory, unless it was said to `write`.
+fn allowed(action: &str, dir: &Path, write: bool) -> Result<()> {
+    let broker = dir.join("meta.properties");
+    if write {
+        return Ok(());
+    }
+    match std::fs::metadata(&broker) {
+        Ok(_) => {}
+        // What is no data directory is refused where it is opened.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+        Err(error) => return Err(Error::io(&broker, "stat", error)),
+    }
+    Err(Error::Usage(format!(
+        "topics {action} changes a broker's directory, whose metadata log will not know of it ({} is there): say --write",
+        broker.display()
+    )))
 }
 
 /// Changes the data directory by `f`.

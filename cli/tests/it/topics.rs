@@ -1,6 +1,6 @@
 //! Topics of a data directory that stands alone.
 
-use crate::run::{bad, folder, good, kseg_in};
+use crate::run::{all, bad, folder, good, kseg_in};
 
 fn text(out: Vec<u8>) -> String {
     String::from_utf8(out).expect("text")
@@ -117,4 +117,31 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         !output.status.success() && error.contains("kseg-topics.json") && error.contains("line 2"),
         "{error}"
     );
+}
+
+/// What a broker's metadata log does not know of is not done by a slip.
+#[test]
+fn a_brokers_directory_is_changed_only_where_that_was_said() {
+    let dir = folder();
+    good(dir.path(), &["append", "data/t-0"], b"one\n");
+    let properties = "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1\n";
+    std::fs::write(dir.path().join("data/meta.properties"), properties).expect("a file");
+    let before = all(dir.path());
+    for args in [
+        &["topics", "create", "data", "u"][..],
+        &["topics", "alter", "data", "t", "--partitions", "2"],
+        &["topics", "delete", "data", "t"],
+    ] {
+        let told = bad(dir.path(), args, 2);
+        assert!(told.contains("data/meta.properties is there): say --write"), "{told}");
+        assert!(all(dir.path()) == before, "{args:?}");
+    }
+    for args in [
+        &["topics", "create", "data", "u", "--write"][..],
+        &["topics", "alter", "data", "t", "--partitions", "2", "--write"],
+        &["topics", "delete", "data", "t", "--write"],
+    ] {
+        good(dir.path(), args, b"");
+    }
+    assert_eq!(text(good(dir.path(), &["topics", "list", "data"], b"")), "u\n");
 }
