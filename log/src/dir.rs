@@ -23,6 +23,7 @@
 //! Source: Kafka `LogManager`.
 
 mod background;
+mod calls;
 mod load;
 mod look;
 mod moving;
@@ -44,6 +45,7 @@ use kseg_format::{
 use kseg_io_backends::{Backend, Kind};
 use tracing::{info, warn};
 
+use self::calls::{Calls, Inside};
 use crate::clock::Clock;
 use crate::compaction::Compaction;
 use crate::config::{BrokerConfig, LogConfig};
@@ -53,7 +55,7 @@ use crate::log::{DirLock, Log};
 use crate::offset_checkpoint::OffsetCheckpoint;
 use crate::open::OpenOptions;
 use crate::scheduler::{InlineScheduler, Scheduler};
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::Mutex;
 use crate::topic::{
     CLUSTER_METADATA_TOPIC, DirKind, REMOTE_LOG_INDEX_CACHE, check_topic_name, parse_dir_name,
 };
@@ -129,7 +131,7 @@ impl LogDirOptions {
 
 /// A data directory that is open: no broker and no other process can open it meanwhile.
 ///
-/// Dropping it without [`shutdown`](Self::shutdown) is as if the process had died: the next one to open it recovers.
+/// Shared by reference, as in an `Arc`: also [`shutdown`](Self::shutdown) takes no more. Dropping it without one is as if the process had died: the next one to open it recovers.
 pub struct LogDir {
     pub(crate) inner: Arc<DirInner>,
 }
@@ -148,8 +150,10 @@ pub(crate) struct DirInner {
     pub(crate) topics: Mutex<Topics>,
     pub(crate) health: Arc<Health>,
     pub(crate) troubles: Troubles,
-    /// Set by an orderly stop: the periodic work ends.
-    stopped: AtomicBool,
+    /// Ended by an orderly stop.
+    calls: Calls,
+    /// What came of the orderly stop: whether the marker was written. Held while it is going on.
+    stopped: Mutex<Option<bool>>,
     /// The logs that are open. Held for a lookup, never across I/O.
     pub(crate) logs: Mutex<BTreeMap<TopicPartition, Arc<Log>>>,
     /// Copies that are being moved in.
@@ -158,8 +162,8 @@ pub(crate) struct DirInner {
     opening: Mutex<BTreeMap<TopicPartition, Arc<Mutex<()>>>>,
     /// Partitions that another directory of the node has too, and which: nobody knows which is the right one.
     twice: Mutex<BTreeMap<TopicPartition, PathBuf>>,
-    /// Released once this is dropped and every log in it has been closed or dropped.
-    lock: DirLock,
+    /// Released once this has been shut down or dropped, and every log in it closed or dropped.
+    lock: Mutex<Option<DirLock>>,
     /// Held while the checkpoints are written.
     checkpoints: Mutex<Checkpoints>,
     /// Names found at opening that are no partition's and none of ours.
@@ -271,7 +275,8 @@ impl LogDir {
             topics: Mutex::new(Topics::read(&*options.backend, path, &options.config)?),
             health: Arc::new(Health::new(path)),
             troubles: Troubles::new(options.clock.clone()),
-            stopped: AtomicBool::new(false),
+            calls: Calls::default(),
+            stopped: Mutex::new(None),
             path: path.to_path_buf(),
             clean,
             marker: CleanShutdown::parse(&marker.unwrap_or_default()),
@@ -281,7 +286,7 @@ impl LogDir {
             unknown: Vec::new(),
             options,
             twice: Mutex::new(BTreeMap::new()),
-            lock: Arc::new(lock),
+            lock: Mutex::new(Some(Arc::new(lock))),
             checkpoints: Mutex::new(checkpoints),
         };
         Ok(Prepared(dir))
@@ -324,6 +329,7 @@ impl LogDir {
     /// # Errors
     /// [`Error::SmallFile`] for a malformed `meta.properties`; [`Error::Io`].
     pub fn meta_properties(&self) -> Result<Option<MetaProperties>> {
+        let _inside = self.inner.enter()?;
         let path = self.inner.path.join(MetaProperties::FILE_NAME);
         let Some(bytes) = self.inner.options.backend.names().read(&path, MARKER_SIZE_MAX)? else {
             return Ok(None);
@@ -338,6 +344,7 @@ impl LogDir {
     /// # Errors
     /// [`Error::Io`].
     pub fn partitions(&self) -> Result<Vec<TopicPartition>> {
+        let _inside = self.inner.enter()?;
         self.inner.partitions()
     }
 
@@ -348,6 +355,7 @@ impl LogDir {
     pub fn has(&self, partition: &TopicPartition) -> Result<bool> {
         check_partition(partition)?;
         let dir = &self.inner;
+        let _inside = dir.enter()?;
         Ok(dir
             .noted(dir.options.backend.names().stat(&dir.folder(partition)).map_err(Error::from))?
             .is_some())
@@ -355,6 +363,7 @@ impl LogDir {
 
     /// How many partitions are here, those that are being moved in included.
     pub(crate) fn load(&self) -> Result<usize> {
+        let _inside = self.inner.enter()?;
         let counts = |kind: &DirKind| matches!(kind, DirKind::Current | DirKind::Future);
         Ok(self.inner.folders()?.iter().filter(|(.., kind)| counts(kind)).count())
     }
@@ -424,52 +433,31 @@ impl LogDir {
         self.inner.checkpoint(&[RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])
     }
 
-    /// Stops in an orderly way: flushes and closes every log that is open, writes the checkpoints, then the marker of a
-    /// clean stop, and lets go of the lock.
+    /// Stops in an orderly way: waits for the calls of other threads that are under way, flushes and closes every log that is
+    /// open, writes the checkpoints, then the marker of a clean stop, and lets go of the lock.
     ///
     /// Where the directory had not been stopped in an orderly way before, the marker is written only if every partition
     /// in it has been opened, and so recovered. A directory that is out of service gets neither checkpoints nor marker;
     /// its logs are let go of as they are.
     ///
+    /// Whatever becomes of it, the directory is not to be used any more: calls are refused with [`Error::ShutDown`], and a second
+    /// stop does nothing. Not to be called by what a call of the directory calls, as a [`Compaction`].
+    ///
     /// # Errors
     /// [`Error::Io`] where a checkpoint or the marker cannot be written. A log that does not close is in the report.
-    pub fn shutdown(self) -> Result<ShutdownReport> {
+    pub fn shutdown(&self) -> Result<ShutdownReport> {
         let dir = &self.inner;
-        // Nothing hangs on it but when the periodic work ends: Relaxed.
-        dir.stopped.store(true, Ordering::Relaxed);
-        let mut report = ShutdownReport::default();
-        let logs = dir.open_logs();
-        let futures: Vec<_> = dir.futures.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect();
-        if dir.health.check().is_err() {
-            logs.iter().chain(&futures).for_each(|(_, log)| log.abandon());
-            return Ok(report);
+        let mut stopped = dir.stopped.lock();
+        if let Some(clean) = *stopped {
+            return Ok(ShutdownReport { failed: Vec::new(), clean });
         }
-        // All of them, also behind one that fails.
-        for (partition, log) in logs.iter().chain(&futures) {
-            // One that cannot be flushed is let go of all the same, and of the lock with it.
-            let flushed = log.flush(true);
-            if let Err(e) = flushed.and(log.close()) {
-                report.failed.push((partition.clone(), e));
-            }
-        }
-        if !report.failed.is_empty() {
-            for (partition, error) in &report.failed {
-                warn!(dir = %dir.path.display(), %partition, %error, "log not closed: no marker of a clean stop");
-            }
-            return Ok(report);
-        }
-        self.checkpoint()?;
-        let all_opened =
-            || Ok::<_, Error>(self.partitions()?.iter().all(|p| logs.iter().any(|(q, _)| p == q)));
-        let names = dir.options.backend.names();
-        if dir.clean || all_opened()? {
-            names.write(&dir.path.join(CLEAN_MARKER), &dir.marker.to_bytes(), true)?;
-            names.sync_dir(&dir.path)?;
-            report.clean = true;
-        }
-        // As Kafka does: the file goes, then the lock on it.
-        names.remove(&dir.path.join(LOCK))?;
-        Ok(report)
+        dir.calls.end();
+        let done = dir.stop();
+        *stopped = Some(done.as_ref().is_ok_and(|report| report.clean));
+        dir.logs.lock().clear();
+        dir.futures.lock().clear();
+        *dir.lock.lock() = None;
+        done
     }
 }
 
@@ -549,6 +537,60 @@ impl Drop for Held<'_> {
 }
 
 impl DirInner {
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// [`Error::ShutDown`].
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        self.calls.enter().ok_or_else(|| Error::ShutDown { dir: self.path.clone() })
+    }
+
+    /// Begins a call for which the directory must be in service.
+    ///
+    /// # Errors
+    /// [`Error::Offline`], [`Error::ShutDown`].
+    pub(crate) fn serve(&self) -> Result<Inside<'_>> {
+        self.health.check()?;
+        self.enter()
+    }
+
+    /// Closes the logs and leaves the directory in order. No call is under way.
+    fn stop(&self) -> Result<ShutdownReport> {
+        let mut report = ShutdownReport::default();
+        let logs = self.open_logs();
+        let futures: Vec<_> = self.futures.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect();
+        if self.health.check().is_err() {
+            logs.iter().chain(&futures).for_each(|(_, log)| log.abandon());
+            return Ok(report);
+        }
+        // All of them, also behind one that fails.
+        for (partition, log) in logs.iter().chain(&futures) {
+            // One that cannot be flushed is let go of all the same, and of the lock with it.
+            let flushed = log.flush(true);
+            if let Err(e) = flushed.and(log.close()) {
+                report.failed.push((partition.clone(), e));
+            }
+        }
+        if !report.failed.is_empty() {
+            for (partition, error) in &report.failed {
+                warn!(dir = %self.path.display(), %partition, %error, "log not closed: no marker of a clean stop");
+            }
+            return Ok(report);
+        }
+        self.write_checkpoints(&[RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])?;
+        let all_opened =
+            || Ok::<_, Error>(self.partitions()?.iter().all(|p| logs.iter().any(|(q, _)| p == q)));
+        let names = self.options.backend.names();
+        if self.clean || all_opened()? {
+            names.write(&self.path.join(CLEAN_MARKER), &self.marker.to_bytes(), true)?;
+            names.sync_dir(&self.path)?;
+            report.clean = true;
+        }
+        // As Kafka does: the file goes, then the lock on it.
+        names.remove(&self.path.join(LOCK))?;
+        Ok(report)
+    }
+
     /// The result, of which the directory's health takes note.
     pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(e) = &result {
@@ -578,10 +620,6 @@ impl DirInner {
 
     pub(crate) fn open_logs(&self) -> Vec<(TopicPartition, Arc<Log>)> {
         self.logs.lock().iter().map(|(p, log)| (p.clone(), log.clone())).collect()
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
     }
 
     pub(crate) fn folder(&self, partition: &TopicPartition) -> PathBuf {
@@ -703,6 +741,7 @@ impl DirInner {
         if let Some(log) = known() {
             return Ok(Some(log));
         }
+        let _inside = self.enter()?;
         self.in_turn(partition, || {
             if let Some(log) = known() {
                 return Ok(Some(log));
@@ -804,12 +843,19 @@ impl DirInner {
     }
 
     pub(crate) fn open_at(&self, folder: &Path, options: OpenOptions) -> Result<Arc<Log>> {
-        let log = Log::open_under(folder, options, Some(self.lock.clone()), Some(self.health.clone()))?;
+        let lock = self.lock.lock().clone();
+        let log = Log::open_under(folder, options, lock, Some(self.health.clone()))?;
         Ok(Arc::new(log))
     }
 
-    /// Writes the checkpoints of these names.
+    /// Writes the checkpoints of these names, as a call of its own.
     pub(crate) fn checkpoint(&self, which: &[&str]) -> Result<()> {
+        let _inside = self.serve()?;
+        self.write_checkpoints(which)
+    }
+
+    /// Writes the checkpoints of these names.
+    pub(crate) fn write_checkpoints(&self, which: &[&str]) -> Result<()> {
         self.health.check()?;
         let mut files = self.checkpoints.lock();
         let mut now = self.marks.lock().clone();

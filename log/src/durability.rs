@@ -375,7 +375,8 @@ impl Durability {
         self.log.wait_until(|table| self.answer(table))
     }
 
-    /// The answer, if there is one already. Runs no flush.
+    /// The answer, if there is one already. Runs no flush, and asks nobody for one: who looks again and again waits for ever
+    /// where nothing else flushes the log. Poll the future for that.
     pub fn check(&self) -> Option<Result<()>> {
         self.answer(&self.log.committer.table.lock())
     }

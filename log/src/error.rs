@@ -234,6 +234,11 @@ pub enum Error {
         /// The first error, in words.
         cause: String,
     },
+    /// The data directory has been shut down.
+    ShutDown {
+        /// The data directory.
+        dir: PathBuf,
+    },
     /// The log is open already, in this process.
     AlreadyOpen {
         /// The partition's directory.
@@ -280,7 +285,8 @@ impl Error {
             Error::Fenced { .. }
             | Error::NotDurable { .. }
             | Error::Closed { .. }
-            | Error::Offline { .. } => "KafkaStorageException",
+            | Error::Offline { .. }
+            | Error::ShutDown { .. } => "KafkaStorageException",
             Error::Replaced { .. } => "LogCleaningAbortedException",
             Error::Topics { .. } => "IOException",
             Error::Topic { problem, .. } => problem.kafka_name(),
@@ -399,6 +405,9 @@ impl fmt::Display for Error {
             ),
             Error::Offline { dir, cause } => {
                 write!(f, "{}: the data directory is out of service since: {cause}", dir.display())
+            }
+            Error::ShutDown { dir } => {
+                write!(f, "{}: the data directory has been shut down: open it again", dir.display())
             }
             Error::AlreadyOpen { dir } => write!(
                 f,

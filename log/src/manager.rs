@@ -457,9 +457,9 @@ impl LogManager {
     }
 
     /// Stops every directory in an orderly way, whatever becomes of the others; the reports are in the order of the
-    /// directories that could be opened.
-    pub fn shutdown(self) -> Vec<(PathBuf, Result<ShutdownReport>)> {
-        let dirs = self.dirs.into_iter().filter_map(|place| Some((place.path, place.dir.ok()?)));
+    /// directories that could be opened. Calls are refused from then on, as [`LogDir::shutdown`] says.
+    pub fn shutdown(&self) -> Vec<(PathBuf, Result<ShutdownReport>)> {
+        let dirs = self.dirs.iter().filter_map(|place| Some((place.path.clone(), place.dir.as_ref().ok()?)));
         dirs.map(|(path, dir)| (path, dir.shutdown())).collect()
     }
 }

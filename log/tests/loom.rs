@@ -11,7 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use bytes::{Bytes, BytesMut};
 use kseg_format::{BatchOptions, Batches, LeaderEpoch, Offset, RecordBatchBuilder, Timestamp};
 use kseg_io_backends::{Backend, Call, Fault, Faulty, Moment, Watched};
-use kseg_log::{Durability, Isolation, Log, LogConfig, ManualClock, ManualScheduler, OpenOptions};
+use kseg_log::{
+    Durability, Error, Isolation, Log, LogConfig, LogDir, LogDirOptions, ManualClock, ManualScheduler,
+    OpenOptions, TopicPartition,
+};
 use loom::thread;
 
 fn log() -> Arc<Log> {
@@ -336,6 +339,32 @@ fn an_append_beside_a_swap_is_there_with_what_the_swap_left() {
         writer.join().expect("no panic");
         assert_eq!((bases(&log, 0), bases(&log, 2)), (vec![1], vec![2, 3]));
         assert_eq!(log.log_end_offset().get(), 4);
+    });
+}
+
+#[test]
+fn an_orderly_stop_closes_the_log_of_whoever_was_let_in() {
+    long_model(|| {
+        let clock = Arc::new(ManualClock::new(1));
+        let options = LogDirOptions {
+            config: LogConfig::from_pairs([("segment.index.bytes", "48")]).expect("valid"),
+            clock: clock.clone(),
+            scheduler: ManualScheduler::new(clock),
+            ..LogDirOptions::new(memory())
+        };
+        let dir = Arc::new(LogDir::open(Path::new("/data"), options).expect("a directory"));
+        let opener = thread::spawn({
+            let dir = dir.clone();
+            move || dir.get_or_create(&TopicPartition::new("t", 0), None)
+        });
+        assert!(dir.shutdown().expect("an orderly stop").clean);
+        match opener.join().expect("no panic") {
+            Ok(log) => {
+                let append = log.append_as_follower(batch(0), LeaderEpoch::new(0));
+                assert!(matches!(append, Err(Error::Closed { .. })), "{append:?}");
+            }
+            Err(error) => assert!(matches!(error, Error::ShutDown { .. }), "{error}"),
+        }
     });
 }
 

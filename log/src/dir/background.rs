@@ -81,10 +81,10 @@ impl DirInner {
         let dir = Arc::downgrade(self);
         let task = move || {
             if let Some(dir) = dir.upgrade()
-                && dir.health.check().is_ok()
-                && !dir.is_stopped()
+                && let Ok(inside) = dir.serve()
             {
                 (periodic.work)(&dir);
+                drop(inside);
                 dir.again(periodic, periodic.every_ms);
             }
         };
@@ -121,15 +121,15 @@ impl DirInner {
     }
 
     fn write_recovery_points(&self) {
-        self.note("kafka-recovery-point-checkpoint", self.checkpoint(&[RECOVERY_POINTS]));
+        self.note("kafka-recovery-point-checkpoint", self.write_checkpoints(&[RECOVERY_POINTS]));
     }
 
     fn write_log_starts(&self) {
-        self.note("kafka-log-start-offset-checkpoint", self.checkpoint(&[LOG_STARTS]));
+        self.note("kafka-log-start-offset-checkpoint", self.write_checkpoints(&[LOG_STARTS]));
     }
 
     fn write_high_watermarks(&self) {
-        self.note("highwatermark-checkpoint", self.checkpoint(&[HIGH_WATERMARKS]));
+        self.note("highwatermark-checkpoint", self.write_checkpoints(&[HIGH_WATERMARKS]));
     }
 
     fn expire_producers(&self) {

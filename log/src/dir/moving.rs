@@ -36,7 +36,7 @@ impl DirInner {
         start: Offset,
         id: Option<Uuid>,
     ) -> Result<Arc<Log>> {
-        self.health.check()?;
+        let _inside = self.serve()?;
         self.in_turn(partition, || {
             let folder = self.path.join(dir_name(partition, DirKind::Future, unique()));
             // With its id from the beginning: a broker does not start on a copy without one.
@@ -56,7 +56,7 @@ impl DirInner {
     /// # Errors
     /// [`Error::Io`]; [`Error::Offline`].
     pub(crate) fn delete_future(self: &Arc<Self>, partition: &TopicPartition) -> Result<()> {
-        self.health.check()?;
+        let _inside = self.serve()?;
         for (folder, of, kind) in self.noted(self.folders())? {
             if of == *partition && kind == DirKind::Future {
                 self.give_up(partition, &folder)?;
@@ -89,7 +89,7 @@ impl DirInner {
     ///
     /// Source: Kafka `LogManager.replaceCurrentWithFutureLog`.
     pub(crate) fn promote(&self, partition: &TopicPartition) -> Result<Arc<Log>> {
-        self.health.check()?;
+        let _inside = self.serve()?;
         self.in_turn(partition, || self.noted(self.take_place(partition)))
     }
 
@@ -108,7 +108,7 @@ impl DirInner {
         self.remember(partition, &future);
         future.close()?;
         // Before the folder has the partition's name: after a crash it is not opened with the marks of another.
-        self.checkpoint(&[RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])?;
+        self.write_checkpoints(&[RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])?;
         names.rename(future.dir(), &folder)?;
         names.sync_dir(&self.path)?;
         let options = OpenOptions {

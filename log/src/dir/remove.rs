@@ -44,6 +44,7 @@ impl LogDir {
     /// # Errors
     /// [`Error::SmallFile`] for a malformed file; [`Error::Io`].
     pub fn topic_id(&self, partition: &TopicPartition) -> Result<Option<Uuid>> {
+        let _inside = self.inner.enter()?;
         self.inner.topic_id(partition)
     }
 }
@@ -84,7 +85,7 @@ impl DirInner {
         tell: bool,
     ) -> Result<Option<String>> {
         check_partition(partition)?;
-        self.health.check()?;
+        let _inside = self.serve()?;
         let renamed = self.in_turn(partition, || {
             let names = self.options.backend.names();
             let folder = self.folder(partition);
@@ -112,7 +113,7 @@ impl DirInner {
             Ok(Some(name))
         })?;
         if renamed.is_some() {
-            self.checkpoint(&[RECOVERY_POINTS, LOG_STARTS])?;
+            self.write_checkpoints(&[RECOVERY_POINTS, LOG_STARTS])?;
         }
         Ok(renamed)
     }
@@ -133,7 +134,7 @@ impl DirInner {
         let dir: Weak<DirInner> = Arc::downgrade(self);
         let task = move || {
             if let Some(dir) = dir.upgrade()
-                && dir.health.check().is_ok()
+                && let Ok(_inside) = dir.serve()
             {
                 let removed = dir.options.backend.names().remove_dir_all(&dir.path.join(&name));
                 // What is left is removed when the directory is opened next.

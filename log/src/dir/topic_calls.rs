@@ -43,6 +43,7 @@ impl LogDir {
     /// # Errors
     /// [`Error::Io`] where the directory cannot be listed.
     pub fn survey(&self) -> Result<TopicSurvey> {
+        let _inside = self.inner.enter()?;
         let entries = self.inner.topics.lock().0.clone();
         let mut found = self.inner.topics_of_folders(|topic| !entries.contains_key(topic))?;
         found.topics.extend(entries);
@@ -54,6 +55,7 @@ impl LogDir {
     /// # Errors
     /// [`Error::Config`] where they do not go together.
     pub fn config_of(&self, topic: &str) -> Result<LogConfig> {
+        let _inside = self.inner.enter()?;
         self.inner.topics.lock().log_config(topic, &self.inner.options.config)
     }
 
@@ -166,11 +168,13 @@ impl DirInner {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) where the directory cannot be listed.
     pub(crate) fn knows(&self, topic: &str) -> Result<bool> {
+        let _inside = self.enter()?;
         Ok(self.topics.lock().0.contains_key(topic) || self.partitions()?.iter().any(|p| p.topic == topic))
     }
 
     /// Deletes what there is of a topic.
     pub(crate) fn delete_topic(self: &Arc<Self>, name: &str) -> Result<()> {
+        let _inside = self.serve()?;
         for (folder, partition, kind) in self.folders()?.into_iter().filter(|(_, p, _)| p.topic == name) {
             match kind {
                 DirKind::Current => drop(self.delete_current(&partition, true)?),
@@ -211,7 +215,7 @@ impl DirInner {
 
     /// Changes the topics and their file as one: neither changes where `f` or the write fails.
     fn change_topics<T>(&self, f: impl FnOnce(&mut Topics) -> Result<T>) -> Result<T> {
-        self.health.check()?;
+        let _inside = self.serve()?;
         let mut topics = self.topics.lock();
         let mut changed = topics.clone();
         let result = f(&mut changed)?;
@@ -223,6 +227,7 @@ impl DirInner {
     }
 
     fn make_folders(&self, topic: &str, partitions: std::ops::Range<i32>, id: Uuid) -> Result<()> {
+        let _inside = self.serve()?;
         for partition in partitions {
             let partition = TopicPartition::new(topic, partition);
             self.in_turn(&partition, || {

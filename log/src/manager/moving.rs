@@ -90,6 +90,7 @@ impl LogManager {
                 None => Ok(()),
             }),
             None => take_its_place().and_then(|_| {
+                let _inside = (source.inner.enter()?, target.inner.enter()?);
                 target.inner.note_compacted(partition, source.inner.compacted(partition)?)?;
                 source.inner.note_compacted(partition, None)
             }),

@@ -1,11 +1,15 @@
 //! Closing, once and again, and what is refused afterwards.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use kseg_format::{LeaderEpoch, Offset, Origin};
-use kseg_io_backends::{Call, Fault, Faulty};
-use kseg_log::{Isolation, Log, LogDir, LogDirOptions, Scheduler, Task, TopicPartition};
+use kseg_io_backends::{Call, Fault, Faulty, Moment, Watched};
+use kseg_log::{
+    Error, Isolation, LoadOptions, Log, LogDir, LogDirOptions, LogManager, Scheduler, Task, TopicPartition,
+};
 
 use crate::support::*;
 
@@ -150,4 +154,104 @@ fn a_log_that_has_gone_changes_nothing_in_the_folder_of_the_next() {
         assert_eq!(look(), before, "calls, deleted: {deleted}");
         assert_eq!(epochs(&new), [(7, 0)]);
     }
+}
+
+#[test]
+fn a_directory_that_is_shared_can_be_shut_down_and_takes_no_call_after_it() {
+    let bench = Bench::new(&[]);
+    let path = Path::new("/data");
+    let dir = Arc::new(LogDir::open(path, LogDirOptions::new(bench.backend.clone())).expect("open"));
+    let at = TopicPartition::new("t", 0);
+    let log = dir.get_or_create(&at, None).expect("a log");
+    lead(&log, 2, 1, 100);
+    assert!(dir.shutdown().expect("stopped").clean);
+    // The handle and a log are still there, and keep nobody out.
+    let next = LogDir::open(path, LogDirOptions::new(bench.backend.clone())).expect("open");
+    assert!(next.was_clean());
+    let again = dir.shutdown().expect("a second stop does nothing");
+    assert_eq!((again.clean, again.failed.len()), (true, 0));
+    let before = files(&bench);
+    let refused = |what: &str, result: kseg_log::Result<()>| {
+        let error = result.expect_err(what);
+        assert!(matches!(error, Error::ShutDown { .. }), "{what}: {error}");
+        assert_eq!(error.to_string(), "/data: the data directory has been shut down: open it again");
+        assert_eq!(error.kafka_name(), "KafkaStorageException");
+    };
+    refused("get", dir.get(&at).map(drop));
+    refused("get or create", dir.get_or_create(&TopicPartition::new("u", 0), None).map(drop));
+    refused("load all", dir.load_all(LoadOptions::default()).map(drop));
+    refused("checkpoint", dir.checkpoint());
+    refused("truncate", dir.truncate_to(&at, Offset::ZERO).map(drop));
+    refused("truncate fully", dir.truncate_fully_and_start_at(&at, Offset::ZERO, None));
+    refused("delete", dir.delete(&at).map(drop));
+    refused("set aside", dir.set_aside(&at).map(drop));
+    refused("create", dir.create_topic("u", 1, []).map(drop));
+    refused("alter", dir.alter_topic("t", [("retention.ms", "5")], []).map(drop));
+    refused("add", dir.add_partitions("t", 5).map(drop));
+    refused("delete topic", dir.delete_topic("t"));
+    refused("topics", dir.topics().map(drop));
+    refused("configuration", dir.config_of("t").map(drop));
+    refused("partitions", dir.partitions().map(drop));
+    refused("has", dir.has(&at).map(drop));
+    refused("id", dir.topic_id(&at).map(drop));
+    refused("properties", dir.meta_properties().map(drop));
+    assert_eq!(files(&bench), before);
+    let append = log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client);
+    assert!(matches!(append, Err(Error::Closed { .. })));
+}
+
+fn files(bench: &Bench) -> Vec<String> {
+    let entries = bench.backend.names().list(Path::new("/data")).expect("list");
+    entries.into_iter().map(|e| e.name.to_string_lossy().into_owned()).collect()
+}
+
+/// Or the marker would speak for a log that is open.
+#[test]
+fn an_orderly_stop_waits_for_a_log_that_is_being_opened() {
+    let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (at_begin, at_end) = (begun.clone(), go_on.clone());
+    let memory = kseg_io_backends::open("memory").expect("memory");
+    let backend = Watched::new(memory, move |moment, call, path| {
+        if (moment, call) == (Moment::Before, Call::Open) && path.ends_with("t-0/00000000000000000000.log") {
+            at_begin.wait();
+            at_end.wait();
+        }
+    });
+    let bench = Bench::on(Arc::new(backend), &[]);
+    let path = Path::new("/data");
+    let dir = LogDir::open(path, LogDirOptions::new(bench.backend.clone())).expect("open");
+    thread::scope(|threads| {
+        let opener = threads.spawn(|| dir.get_or_create(&TopicPartition::new("t", 0), None));
+        begun.wait();
+        let stopper = threads.spawn(|| dir.shutdown());
+        // Time enough for one that does not wait.
+        for _ in 0..100 {
+            if !stopper.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        go_on.wait();
+        let log = opener.join().expect("opener").expect("a log");
+        assert!(stopper.join().expect("stopper").expect("stopped").clean);
+        let append = log.append_as_leader(batch(1, 1, 100), LeaderEpoch::new(0), Origin::Client);
+        assert!(matches!(append, Err(Error::Closed { .. })), "{append:?}");
+    });
+    drop(dir);
+}
+
+#[test]
+fn directories_that_are_shared_can_be_shut_down() {
+    let bench = Bench::new(&[]);
+    let paths = [Path::new("/a").to_path_buf(), Path::new("/b").to_path_buf()];
+    let options = LogDirOptions::new(bench.backend.clone());
+    let dirs = Arc::new(LogManager::open(&paths, &options).expect("open"));
+    dirs.create_topic("t", 3, []).expect("a topic");
+    for _ in 0..2 {
+        let reports = dirs.shutdown();
+        assert_eq!(reports.len(), 2);
+        assert!(reports.into_iter().all(|(_, report)| report.expect("stopped").clean));
+    }
+    let refused = dirs.get_or_create(&TopicPartition::new("t", 0));
+    assert!(matches!(refused, Err(Error::ShutDown { .. })), "{refused:?}");
+    assert!(LogManager::open(&paths, &options).is_ok());
 }
