@@ -258,55 +258,59 @@ pub(crate) struct Passed {
     pub(crate) null_key: bool,
 }
 
-/// Passes over the record at `at` in `bytes`: what it keeps of it, and the place behind it. `None` for one that has a fault.
+/// Passes over the record at the front of `bytes`: what it keeps of it, and the bytes behind it. `None` for one that has a
+/// fault.
 #[inline(always)]
-pub(crate) fn pass_record(bytes: &[u8], at: usize) -> Option<(Passed, usize)> {
-    match pass_usual(bytes, at) {
-        None => pass_any(bytes, at),
+pub(crate) fn pass_record(bytes: &[u8]) -> Option<(Passed, &[u8])> {
+    match pass_usual(bytes) {
+        None => pass_any(bytes),
         passed => passed,
     }
 }
 
 #[inline(never)]
-fn pass_any(bytes: &[u8], at: usize) -> Option<(Passed, usize)> {
-    let mut rest = bytes.get(at..)?;
+fn pass_any(bytes: &[u8]) -> Option<(Passed, &[u8])> {
+    let mut rest = bytes;
     let record = take_record(&mut rest).ok()?;
-    let passed = Passed { timestamp_delta: record.timestamp_delta, null_key: record.key.is_none() };
-    Some((passed, bytes.len() - rest.len()))
+    Some((Passed { timestamp_delta: record.timestamp_delta, null_key: record.key.is_none() }, rest))
 }
 
 /// The same for a record such as [`take_usual`] takes. As there, whether all that was read lay inside the record shows at its
 /// end.
 #[inline(always)]
-fn pass_usual(bytes: &[u8], at: usize) -> Option<(Passed, usize)> {
-    let mut next = at;
-    let mut window = Window::at(bytes, next)?;
-    let length = window.take(&mut next)?;
-    // The next record begins where this one says that it ends: so the processor need not wait for what lies between.
-    let end = next + (length >> 1) as usize;
-    let (timestamp_delta, key) = match window.take_front(&mut next) {
+fn pass_usual(bytes: &[u8]) -> Option<(Passed, &[u8])> {
+    // Looked at once: what stands in front of the value, up to its length where there is no key, is mostly in here.
+    let front = bytes.first_chunk::<16>()?;
+    let mut at = 0;
+    let mut window = Window::at(front, at)?;
+    let length = window.take(&mut at)?;
+    // The next record begins where this one says that it ends: so the processor need not wait for what lies between. An odd
+    // length is a negative one.
+    let end = at + (length >> 1) as usize;
+    let behind = bytes.get(end..)?;
+    let (timestamp_delta, key) = match window.take_front(&mut at) {
         Some(front) => front,
         None => {
-            window = Window::at(bytes, next)?;
-            window.byte(&mut next);
-            let timestamp_delta = window.take(&mut next)?;
-            window.take(&mut next)?;
-            (timestamp_delta, Window::at(bytes, next)?.take(&mut next)?)
+            window = Window::at(front, at)?;
+            window.byte(&mut at);
+            let timestamp_delta = window.take(&mut at)?;
+            window.take(&mut at)?;
+            (timestamp_delta, Window::at(bytes, at)?.take(&mut at)?)
         }
     };
     let null_key = key & 1 != 0;
     if !null_key {
-        next += (key >> 1) as usize;
+        at += (key >> 1) as usize;
     }
-    let value = Window::at(bytes, next)?.take(&mut next)?;
+    let value = Window::at(bytes, at)?.take(&mut at)?;
     if value & 1 == 0 {
-        next += (value >> 1) as usize;
+        at += (value >> 1) as usize;
     }
-    // No headers, and as long as it says; an odd length is a negative one.
-    if *bytes.get(next)? != 0 || next + 1 != end || length & 1 != 0 {
+    // No headers, and as long as it says.
+    if at + 1 != end || bytes[at] != 0 || length & 1 != 0 {
         return None;
     }
-    Some((Passed { timestamp_delta: i64::from(varint::unzigzag32(timestamp_delta)), null_key }, end))
+    Some((Passed { timestamp_delta: i64::from(varint::unzigzag32(timestamp_delta)), null_key }, behind))
 }
 
 /// The bytes that a length field counts, and `at` behind them; an odd field is a negative length, which is null.
@@ -506,10 +510,9 @@ mod tests {
                     assert_eq!(usual, any);
                     let passed = Passed { timestamp_delta: deltas.0, null_key: key.is_none() };
                     let size = expected.size as usize;
-                    assert_eq!(pass_usual(&bytes, 0), Some((passed, size)));
-                    assert_eq!(pass_any(&bytes, 0), Some((passed, size)));
-                    let moved = [&[1, 2, 3], &bytes[..]].concat();
-                    assert_eq!(pass_record(&moved, 3), Some((passed, 3 + size)));
+                    assert_eq!(pass_usual(&bytes), Some((passed, &bytes[size..])));
+                    assert_eq!(pass_any(&bytes), Some((passed, &bytes[size..])));
+                    assert_eq!(pass_record(&bytes), Some((passed, &bytes[size..])));
                 }
             }
         }
@@ -519,7 +522,7 @@ mod tests {
     fn what_is_not_usual_is_not_taken_at_once() {
         let refused = |bytes: &[u8]| {
             let mut data = bytes;
-            assert_eq!((take_usual(&mut data), pass_usual(bytes, 0)), (None, None), "{bytes:?}");
+            assert_eq!((take_usual(&mut data), pass_usual(bytes)), (None, None), "{bytes:?}");
             assert_eq!(data, bytes);
         };
         // A delta of four bytes, and lengths that do not fit.

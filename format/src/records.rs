@@ -77,6 +77,38 @@ pub(crate) struct Survey {
     pub(crate) null_key: bool,
 }
 
+/// What the records of a batch of magic 2 that is not compressed have in common. `None` where one of them has a fault, or there
+/// are fewer or more than the header says, or none, or a timestamp goes round; what it is, a walk from record to record tells.
+#[inline]
+pub(crate) fn survey(batch: &Batch<'_>) -> Option<Survey> {
+    let header = batch.header();
+    let count = u32::try_from(header.raw_records_count()).ok()?;
+    let (oldest, newest, null_key) = pass_all(batch.as_bytes().get(BATCH_OVERHEAD..)?, count)?;
+    let (oldest, newest) = match header.attributes().timestamp_type() {
+        TimestampType::LogAppendTime => (header.raw_max_timestamp(), header.raw_max_timestamp()),
+        TimestampType::CreateTime => {
+            let base = header.raw_base_timestamp();
+            (base.checked_add(oldest)?, base.checked_add(newest)?)
+        }
+    };
+    Some(Survey { count: count.into(), oldest, newest, null_key })
+}
+
+/// Passes over `count` records, all that is in `data`: their smallest and largest timestamp delta, and whether some record has
+/// no key. Not inlined, so that all it needs stays in registers.
+#[inline(never)]
+fn pass_all(data: &[u8], count: u32) -> Option<(i64, i64, bool)> {
+    let (mut rest, mut oldest, mut newest, mut null_key) = (data, i64::MAX, i64::MIN, false);
+    for _ in 0..count {
+        let (record, behind) = pass_record(rest)?;
+        rest = behind;
+        oldest = oldest.min(record.timestamp_delta);
+        newest = newest.max(record.timestamp_delta);
+        null_key |= record.null_key;
+    }
+    (rest.is_empty() && count > 0).then_some((oldest, newest, null_key))
+}
+
 /// The records of a batch of magic 2.
 #[derive(Clone, Debug)]
 pub(crate) struct V2Records<'s> {
@@ -177,28 +209,6 @@ impl<'s> V2Records<'s> {
         let record = take_usual(&mut self.data)?;
         self.left -= 1;
         Some(record)
-    }
-
-    /// Passes over all records: what they have in common. `None` where one of them has a fault, or something is behind them, or
-    /// a timestamp goes round; what it is, a walk from record to record tells.
-    #[inline]
-    pub(crate) fn survey(&self) -> Option<Survey> {
-        let (mut at, mut oldest, mut newest, mut null_key) = (0, i64::MAX, i64::MIN, false);
-        for _ in 0..self.left {
-            let (record, behind) = pass_record(self.data, at)?;
-            at = behind;
-            oldest = oldest.min(record.timestamp_delta);
-            newest = newest.max(record.timestamp_delta);
-            null_key |= record.null_key;
-        }
-        if at != self.data.len() || self.left == 0 {
-            return None;
-        }
-        let (oldest, newest) = match self.append_time {
-            Some(time) => (time, time),
-            None => (self.base_timestamp.checked_add(oldest)?, self.base_timestamp.checked_add(newest)?),
-        };
-        Some(Survey { count: self.left as u64, oldest, newest, null_key })
     }
 
     #[inline(never)]
@@ -323,6 +333,7 @@ mod tests {
 
     use super::*;
     use crate::batch::builder::{BatchOptions, RecordBatchBuilder};
+    use crate::batch::header::{BASE_TIMESTAMP, put_at};
     use crate::number::Timestamp;
 
     type Given = (i64, Option<Vec<u8>>, Option<Vec<u8>>, bool);
@@ -342,7 +353,8 @@ mod tests {
     }
 
     /// What a walk from record to record says; `None` where it ends with an error.
-    fn walked(mut records: V2Records<'_>) -> Option<Survey> {
+    fn walked(batch: &Batch<'_>) -> Option<Survey> {
+        let mut records = V2Records::uncompressed(batch).unwrap();
         let mut all = Survey { count: 0, oldest: i64::MAX, newest: i64::MIN, null_key: false };
         while let Some(record) = records.next_raw() {
             let record = record.ok()?;
@@ -374,10 +386,9 @@ mod tests {
                 let records = bytes.len() - BATCH_OVERHEAD;
                 bytes[BATCH_OVERHEAD + at.index(records)] = byte;
             }
-            let mut scratch = Vec::new();
-            let opened = V2Records::open(&Batch::parse(&bytes).unwrap(), &mut scratch, 0).unwrap();
-            match opened.survey() {
-                Some(survey) => prop_assert_eq!(Some(survey), walked(opened)),
+            let batch = Batch::parse(&bytes).unwrap();
+            match survey(&batch) {
+                Some(survey) => prop_assert_eq!(Some(survey), walked(&batch)),
                 None => prop_assert!(!whole, "records without a fault are surveyed"),
             }
         }
@@ -385,13 +396,13 @@ mod tests {
 
     #[test]
     fn a_survey_knows_no_timestamps_that_go_round() {
-        let bytes = batch(&[(1, None, None, false), (2, None, None, true)]);
-        let mut scratch = Vec::new();
-        let opened = V2Records::open(&Batch::parse(&bytes).unwrap(), &mut scratch, 0).unwrap();
-        let survey = Survey { count: 2, oldest: 1, newest: 2, null_key: true };
-        assert_eq!((opened.survey(), walked(opened.clone())), (Some(survey), Some(survey)));
-        let late = V2Records { base_timestamp: i64::MAX, ..opened };
-        assert_eq!(late.survey(), None);
-        assert_eq!(walked(late).unwrap().oldest, i64::MIN);
+        let mut bytes = batch(&[(1, None, None, false), (2, None, None, true)]);
+        let usual = Batch::parse(&bytes).unwrap();
+        let expected = Survey { count: 2, oldest: 1, newest: 2, null_key: true };
+        assert_eq!((survey(&usual), walked(&usual)), (Some(expected), Some(expected)));
+        put_at(&mut bytes, BASE_TIMESTAMP, i64::MAX.to_be_bytes());
+        let late = Batch::parse(&bytes).unwrap();
+        assert_eq!(survey(&late), None);
+        assert_eq!(walked(&late).unwrap().oldest, i64::MIN);
     }
 }

@@ -34,7 +34,7 @@ use crate::batches::Batches;
 use crate::codec::{Codec, Magic, TimestampType};
 use crate::legacy::read::{Inner, WrapperStream};
 use crate::number::{Offset, ProducerEpoch, ProducerId, Timestamp};
-use crate::records::V2Records;
+use crate::records::{V2Records, survey};
 use error::Faults;
 use rules::check_batch;
 
@@ -101,9 +101,21 @@ pub fn assign_offsets(
     let batch = only_batch(batches, source_codec)?;
     let head = *batch.header();
     if source_codec == Codec::None && target_codec == Codec::None && head.magic() == Magic::V2 {
-        let (count, largest) = look_at_uncompressed(&batch, rules)?;
-        return stamp(batches, head, first, (count, largest), rules);
+        let seen = look_at_uncompressed(batch, rules)?;
+        return stamp(batches, head, first, seen, rules);
     }
+    assign_decoded(batches, head, first, (source_codec, target_codec), rules)
+}
+
+/// Paths B and C, for batches of which `head` is the header of the first.
+#[inline(never)]
+fn assign_decoded(
+    batches: &mut BytesMut,
+    head: BatchHeader,
+    first: Offset,
+    (source_codec, target_codec): (Codec, Codec),
+    rules: &LeaderRules,
+) -> Result<Assigned, ValidationError> {
     let mut walk = Walk { rules, count: 0, uncompressed: 0, largest: -1, consecutive: true };
     walk.all(batches, &head)?;
 
@@ -126,7 +138,16 @@ pub fn assign_offsets(
 }
 
 /// The first batch, which must be the only one unless all are uncompressed and of magic 0 or 1.
+#[inline]
 fn only_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, ValidationError> {
+    match Batch::whole_v2(bytes, i32::MAX) {
+        Some(batch) if batch.size() == bytes.len() => Ok(batch),
+        _ => first_batch(bytes, source_codec),
+    }
+}
+
+#[inline(never)]
+fn first_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, ValidationError> {
     let mut batches = Batches::new(bytes);
     let Some(batch) = batches.next().transpose()? else {
         return Err(ValidationError::batch(BatchFault::Missing));
@@ -138,16 +159,21 @@ fn only_batch(bytes: &[u8], source_codec: Codec) -> Result<Batch<'_>, Validation
 }
 
 /// Path A: every record is looked at. How many there are, and the largest timestamp, -1 for none.
-fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, i64), ValidationError> {
+#[inline]
+fn look_at_uncompressed(batch: Batch<'_>, rules: &LeaderRules) -> Result<(u64, i64), ValidationError> {
     let head = batch.header();
     check_batch(head, head, rules.origin)?;
-    let mut records = V2Records::uncompressed(batch)?;
-    let checks = rules.record_checks(head);
-    if let Some(all) = records.survey()
-        && checks.admit(&all)
-    {
-        return Ok((all.count, all.newest.max(-1)));
+    match survey(&batch) {
+        Some(all) if rules.record_checks(head).admit(&all) => Ok((all.count, all.newest.max(-1))),
+        _ => look_at_each(batch, rules),
     }
+}
+
+/// The same, record by record: for those that have a fault, or may have one.
+#[cold]
+fn look_at_each(batch: Batch<'_>, rules: &LeaderRules) -> Result<(u64, i64), ValidationError> {
+    let checks = rules.record_checks(batch.header());
+    let mut records = V2Records::uncompressed(&batch)?;
     let mut faults = Faults::default();
     let mut largest = -1;
     let mut count = 0u64;
@@ -165,6 +191,7 @@ fn look_at_uncompressed(batch: &Batch<'_>, rules: &LeaderRules) -> Result<(u64, 
 }
 
 /// Changes the header of the one batch in place, `head` as it is now.
+#[inline]
 fn stamp(
     bytes: &mut BytesMut,
     head: BatchHeader,

@@ -121,36 +121,44 @@ impl<'a> BatchMut<'a> {
         if self.header.timestamp_type() == Some(timestamp_type) && self.header.raw_max_timestamp() == raw {
             return Ok(());
         }
-        self.put_max_timestamp(timestamp_type, raw)
-    }
-
-    fn put_max_timestamp(&mut self, timestamp_type: TimestampType, raw: i64) -> Result<(), EncodeError> {
-        let header = &mut self.header;
-        let attributes = Attributes::of(
-            header.codec()?,
-            timestamp_type,
-            header.is_transactional(),
-            header.is_control(),
-            header.delete_horizon().is_some(),
-        );
-        match header.magic {
-            Magic::V0 => return Err(EncodeError::Unsupported { magic: Magic::V0, what: "timestamp" }),
-            Magic::V1 => {
-                self.bytes[LEGACY_ATTRIBUTES] = attributes.get() as u8;
-                put_at(self.bytes, LEGACY_TIMESTAMP, raw.to_be_bytes());
-                header.base_timestamp = raw;
-                header.crc = crc::of_batch(Magic::V1, self.bytes);
-                put_at(self.bytes, LEGACY_CRC, header.crc.to_be_bytes());
-            }
-            Magic::V2 => {
-                put_at(self.bytes, ATTRIBUTES, attributes.get().to_be_bytes());
-                put_at(self.bytes, MAX_TIMESTAMP, raw.to_be_bytes());
-                header.crc = crc::of_batch(Magic::V2, self.bytes);
-                put_at(self.bytes, CRC, header.crc.to_be_bytes());
-            }
-        }
-        header.attributes = attributes;
-        header.max_timestamp = raw;
+        self.header = put_max_timestamp(self.bytes, self.header, timestamp_type, raw)?;
         Ok(())
     }
+}
+
+/// Writes them and the checksum into the batch that `header` is of; returns its header as it is then. Takes nothing of a
+/// [`BatchMut`] by reference, so that one whose timestamps stay as they are stays in registers.
+#[inline(never)]
+fn put_max_timestamp(
+    bytes: &mut [u8],
+    mut header: BatchHeader,
+    timestamp_type: TimestampType,
+    raw: i64,
+) -> Result<BatchHeader, EncodeError> {
+    let attributes = Attributes::of(
+        header.codec()?,
+        timestamp_type,
+        header.is_transactional(),
+        header.is_control(),
+        header.delete_horizon().is_some(),
+    );
+    match header.magic {
+        Magic::V0 => return Err(EncodeError::Unsupported { magic: Magic::V0, what: "timestamp" }),
+        Magic::V1 => {
+            bytes[LEGACY_ATTRIBUTES] = attributes.get() as u8;
+            put_at(bytes, LEGACY_TIMESTAMP, raw.to_be_bytes());
+            header.base_timestamp = raw;
+            header.crc = crc::of_batch(Magic::V1, bytes);
+            put_at(bytes, LEGACY_CRC, header.crc.to_be_bytes());
+        }
+        Magic::V2 => {
+            put_at(bytes, ATTRIBUTES, attributes.get().to_be_bytes());
+            put_at(bytes, MAX_TIMESTAMP, raw.to_be_bytes());
+            header.crc = crc::of_batch(Magic::V2, bytes);
+            put_at(bytes, CRC, header.crc.to_be_bytes());
+        }
+    }
+    header.attributes = attributes;
+    header.max_timestamp = raw;
+    Ok(header)
 }

@@ -110,6 +110,7 @@ impl LeaderRules {
     }
 
     /// The checks for the records of a batch.
+    #[inline]
     pub(super) fn record_checks(&self, header: &BatchHeader) -> RecordChecks {
         // A difference that Java would wrap is checked as it wraps.
         RecordChecks {
@@ -202,6 +203,7 @@ impl RecordChecks {
 }
 
 /// The checks of a batch as a whole; `head` is the first of the append.
+#[inline]
 pub(super) fn check_batch(
     head: &BatchHeader,
     header: &BatchHeader,
