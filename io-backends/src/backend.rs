@@ -24,7 +24,7 @@ use bytes::Bytes;
 
 use crate::error::IoError;
 use crate::map::MappedRegion;
-use crate::op::Op;
+use crate::op::{Done, Gather, Op, Through};
 use crate::plan::AppendPlan;
 use crate::ticket::Ticket;
 
@@ -208,6 +208,11 @@ pub trait RawFile: Debug + Send + Sync {
     /// and return a ready ticket. Two operations that were not waited for may complete in either order.
     fn submit(&self, op: Op) -> Ticket;
 
+    /// Submits an [`Op::Write`] and waits for it. A blocking engine has no need of an operation and a ticket for that.
+    fn write(&self, at: u64, data: Gather, through: Through) -> Done {
+        self.submit(Op::Write { at, data, through }).wait()
+    }
+
     /// Reads at `at` until `into` is full or the file ends, and returns how many bytes that were: fewer than asked
     /// only at the end of the file, 0 at or behind it. Holes read as zeros. Bytes of a write that is going on may be
     /// old or new.
@@ -303,16 +308,16 @@ impl FileCaps {
 /// # Errors
 /// Of the call that failed; which bytes of the range were written is not known. A call that claims to have written
 /// nothing is an error of the kind [`WriteZero`](std::io::ErrorKind::WriteZero), not a reason to try again.
-pub fn write_all(file: &dyn RawFile, at: u64, data: crate::Gather) -> Result<u32, IoError> {
-    write_through(file, at, data, crate::Through::No)
+pub fn write_all(file: &dyn RawFile, at: u64, data: Gather) -> Result<u32, IoError> {
+    write_through(file, at, data, Through::No)
 }
 
 /// [`write_all`], with how durable each call is by itself.
 pub(crate) fn write_through(
     file: &dyn RawFile,
     at: u64,
-    data: crate::Gather,
-    through: crate::Through,
+    data: Gather,
+    through: Through,
 ) -> Result<u32, IoError> {
     let mut at = at;
     let mut data = data;
@@ -320,7 +325,7 @@ pub(crate) fn write_through(
     let mut calls = 0;
     while left > 0 {
         calls += 1;
-        let done = file.submit(Op::Write { at, data, through }).wait();
+        let done = file.write(at, data, through);
         let written = done.result?;
         if written == left {
             break;

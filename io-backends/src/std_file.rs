@@ -155,7 +155,7 @@ impl StdFile {
         &self.modes
     }
 
-    fn write(&self, at: u64, data: &Gather, through: Through) -> io::Result<u64> {
+    fn write_once(&self, at: u64, data: &Gather, through: Through) -> io::Result<u64> {
         if at.checked_add(data.len()).is_none_or(|end| end > LEN_MAX) {
             // To `pwritev2` the largest of them means "where the last call ended".
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no file is so long"));
@@ -264,6 +264,16 @@ impl StdFile {
     fn error(&self, op: &'static str, source: io::Error) -> IoError {
         IoError::new(op, &*self.path, source)
     }
+
+    #[cold]
+    fn write_error(&self, source: io::Error, at: u64, size: u64, through: Through) -> IoError {
+        let error = self.error("write", limited(source, at.saturating_add(size))).with_range(at, size);
+        // The sync in it may be what failed, and takes other writes with it.
+        match (through, error.verdict()) {
+            (Through::Data, Verdict::Other) => error.with_verdict(Verdict::Damaged),
+            _ => error,
+        }
+    }
 }
 
 impl RawFile for StdFile {
@@ -286,18 +296,7 @@ impl RawFile for StdFile {
 
     fn submit(&self, op: Op) -> Ticket {
         let done = match op {
-            Op::Write { at, data, through } => {
-                let result = self.write(at, &data, through).map_err(|source| {
-                    let source = limited(source, at.saturating_add(data.len()));
-                    let error = self.error("write", source).with_range(at, data.len());
-                    // The sync in it may be what failed, and takes other writes with it.
-                    match (through, error.verdict()) {
-                        (Through::Data, Verdict::Other) => error.with_verdict(Verdict::Damaged),
-                        _ => error,
-                    }
-                });
-                Done::written(result, data)
-            }
+            Op::Write { at, data, through } => self.write(at, data, through),
             Op::Flush { metadata } => Done::new(self.flush(metadata).map_err(|source| {
                 let op = if metadata { "fsync" } else { "fdatasync" };
                 self.error(op, source).with_verdict(Verdict::Damaged)
@@ -313,6 +312,12 @@ impl RawFile for StdFile {
             }
         };
         Ticket::ready(done)
+    }
+
+    fn write(&self, at: u64, data: Gather, through: Through) -> Done {
+        let result = self.write_once(at, &data, through);
+        let result = result.map_err(|source| self.write_error(source, at, data.len(), through));
+        Done::written(result, data)
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
