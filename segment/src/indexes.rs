@@ -3,8 +3,8 @@
 //! A mapped file needs no descriptor, so none is kept: it is opened again to change its length. A process may have as many
 //! logs as it has descriptors, and their indexes beside them.
 //!
-//! The file is as long as it may get, and takes space as it fills: a page at a time, before the first store into it. A store for
-//! which a full disk has no space would kill the process.
+//! The file is as long as it may get, and takes space as it fills, before the first store into it: a page at first, then as much
+//! again as is used. A store for which a full disk has no space would kill the process.
 //!
 //! The number of entries is not stored in the file: a new file has none, an existing one is taken to be full, as in
 //! Kafka (`AbstractIndex`); whoever opens an existing file checks what it holds (see `lookup.rs`).
@@ -23,6 +23,9 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of the least that is stored in a region at a time.
 const WORD: usize = 4;
+
+/// The most bytes of space that an index takes before it needs them.
+const AHEAD_MAX: u64 = 64 << 10;
 
 /// A mapped index file as the region that an index lies on.
 #[derive(Debug)]
@@ -136,21 +139,25 @@ impl<I: Index> Lazy<I> {
 
     #[cold]
     fn take(&self, used: u64, end: u64, len: u64) -> Result<()> {
-        let end = end.next_multiple_of(page_size()).min(len);
+        let needed = end.next_multiple_of(page_size()).min(len);
+        // One that grows asks seldom, and one that does not has a page.
+        let wanted = (needed + used.min(AHEAD_MAX)).next_multiple_of(page_size()).min(len);
         let file = match self.file() {
             Ok(file) => file,
             // Somebody has removed it, so that its space cannot be asked for: what is stored is for nobody else.
             Err(Error::Io(e)) if e.verdict() == Verdict::Absent => return Ok(()),
             Err(e) => return Err(e),
         };
-        // The page that the last entry is in may have space for that alone, where blocks are smaller than pages.
-        let range = used / page_size() * page_size()..end;
-        match file.submit(Op::Reserve { range, how: Reserve::Blocks }).wait().result {
-            // Zeros take space too. No entry is among them.
-            Err(e) if e.verdict() == Verdict::Unsupported => {
-                file.submit(Op::Reserve { range: used..end, how: Reserve::Zeroed }).wait().result?
+        let end = match take_space(&*file, used, wanted) {
+            // As much as is needed may still be there.
+            Err(e) if e.verdict() == Verdict::NoSpace && wanted > needed => {
+                take_space(&*file, used, needed)?;
+                needed
             }
-            taken => taken?,
+            taken => {
+                taken?;
+                wanted
+            }
         };
         self.backed.store(end, Ordering::Relaxed);
         Ok(())
@@ -302,6 +309,20 @@ impl<I: Index> Lazy<I> {
         self.path = to.to_path_buf();
         Ok(())
     }
+}
+
+/// Takes space for the bytes from `used` to `end`.
+fn take_space(file: &dyn RawFile, used: u64, end: u64) -> Result<(), IoError> {
+    // The page that the last entry is in may have space for that alone, where blocks are smaller than pages.
+    let range = used / page_size() * page_size()..end;
+    match file.submit(Op::Reserve { range, how: Reserve::Blocks }).wait().result {
+        // Zeros take space too. No entry is among them.
+        Err(e) if e.verdict() == Verdict::Unsupported => {
+            file.submit(Op::Reserve { range: used..end, how: Reserve::Zeroed }).wait().result?
+        }
+        taken => taken?,
+    };
+    Ok(())
 }
 
 fn map(file: &dyn RawFile, len: u64) -> Result<MapRegion> {

@@ -56,6 +56,7 @@ impl fmt::Display for RollReason {
 /// roll. Equality with a limit is allowed.
 ///
 /// Source: Kafka `LogSegment.shouldRoll`.
+#[inline]
 pub fn roll_reason(check: &RollCheck) -> Option<RollReason> {
     if check.size.saturating_add(check.appending) > check.size_max {
         return Some(RollReason::Size);

@@ -233,6 +233,7 @@ impl Segment {
     }
 
     /// The base offset: the number in the file names, at or below every offset in the segment.
+    #[inline]
     pub fn base_offset(&self) -> Offset {
         self.base
     }
@@ -370,6 +371,7 @@ impl Segment {
     }
 
     /// Whether `offset` is at most 2147483647 above the base offset, and not below it.
+    #[inline]
     pub fn can_hold(&self, offset: Offset) -> bool {
         offset.relative_to(self.base).is_some()
     }
@@ -379,6 +381,7 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::Io`] where the first batch or an index cannot be read.
+    #[inline]
     pub fn roll_check(
         &self,
         now_ms: i64,
@@ -412,6 +415,7 @@ impl Segment {
     /// [`Error::Io`], [`Error::Corrupt`] where the first batch cannot be read.
     ///
     /// Source: Kafka `LogSegment.timeWaitedForRoll`.
+    #[inline]
     pub fn time_waited(&self, now_ms: i64, newest: Option<Timestamp>) -> Result<i64> {
         let first = match self.first_timestamp.known() {
             Some(Some(first)) => Some(first),
@@ -423,6 +427,7 @@ impl Segment {
         })
     }
 
+    #[inline(never)]
     fn first_timestamp_in(&self, tail: &mut Tail) -> Result<Option<Timestamp>> {
         if let Some(known) = self.first_timestamp.known() {
             return Ok(known);
