@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use kseg_format::{
     Assigned, BatchMut, Batches, Codec, LeaderEpoch, LeaderRules, Magic, Offset, Origin, ScanError,
-    ScanRules, Timestamp, TimestampType, assign_offsets, scan_append,
+    ScanRules, Timestamp, TimestampType, ValidationError, assign_offsets, scan_append,
 };
 use kseg_segment::{Segment, roll_reason};
 use tracing::info;
@@ -37,7 +37,7 @@ pub struct AppendInfo {
     pub size: usize,
 }
 
-/// What a look at the batches told, before anything was changed.
+/// An append on its way: what a look at the batches told, brought up to date as they are given their offsets.
 #[derive(Clone, Copy, Debug)]
 struct Analysis {
     first_offset: Option<Offset>,
@@ -55,6 +55,13 @@ struct Analysis {
     now_ms: i64,
     /// The caller wants to know when it is durable.
     durable: bool,
+}
+
+impl Analysis {
+    /// The first offset; where it is not known, one that is not below it.
+    fn first(&self) -> Offset {
+        self.first_offset.unwrap_or(self.first_batch_last)
+    }
 }
 
 /// An append that is done, before the flush that may be due: that is run when the log's mutex has been released.
@@ -193,23 +200,7 @@ impl Log {
         seen.durable = durable;
         batches.truncate(seen.valid_bytes);
         log.locked(|writer, deferred| {
-            log.check_writable()?;
-            let mut kept = log.take_kept(writer)?;
-            if origin == Origin::RaftLeader {
-                log.check_given(kept.log_end, &seen, &batches)?;
-            } else {
-                let first = kept.log_end;
-                kept.rules.origin = origin;
-                kept.rules.now = Timestamp::new(seen.now_ms);
-                kept.rules.leader_epoch = leader_epoch;
-                let assigned = log.assign(&mut batches, first, seen.source_codec, &kept.rules)?;
-                seen.first_offset = Some(first);
-                seen.last_offset = Offset::new(assigned.next_offset.get().wrapping_sub(1));
-                seen.max_timestamp = assigned.max_timestamp;
-                seen.log_append_time = assigned.log_append_time;
-                seen.leader_epoch = Some(leader_epoch);
-            }
-            log.append_checked(writer, deferred, batches.freeze(), &seen, (origin, request), kept)
+            log.append_led(writer, deferred, batches, &mut seen, leader_epoch, (origin, request))
         })
     }
 
@@ -365,6 +356,11 @@ impl Inner {
         }))
     }
 
+    #[cold]
+    fn invalid(&self, source: ValidationError) -> Error {
+        Error::Validation { dir: self.dir.clone(), source }
+    }
+
     /// The log's error for a batch that keeps an append from being made.
     #[cold]
     fn scan_error(&self, error: ScanError) -> Error {
@@ -397,7 +393,7 @@ impl Inner {
 
     /// Given offsets must begin at or above the log end offset.
     fn check_given(&self, log_end: Offset, seen: &Analysis, batches: &[u8]) -> Result<()> {
-        let mut first = seen.first_offset.unwrap_or(seen.first_batch_last);
+        let mut first = seen.first();
         if first < log_end {
             if seen.first_offset.is_none()
                 && let Some(Ok(batch)) = Batches::new(batches).next()
@@ -406,22 +402,54 @@ impl Inner {
                 // Whoever starts the log over at the first offset needs the true one, which is inside.
                 first = base;
             }
-            let (dir, last) = (self.dir.clone(), seen.last_offset);
-            return Err(Error::UnexpectedAppendOffset { dir, first, last, log_end });
+            return Err(self.unexpected_offset(first, seen.last_offset, log_end));
         }
         Ok(())
     }
 
-    /// The active segment may begin above the log end (a roll to a higher base that no append followed): nothing may be
-    /// written below its base.
-    fn check_base(&self, active: &Segment, seen: &Analysis) -> Result<()> {
-        let base = active.base_offset();
-        let first = seen.first_offset.unwrap_or(seen.first_batch_last);
-        if first < base {
-            let (dir, last) = (self.dir.clone(), seen.last_offset);
-            return Err(Error::UnexpectedAppendOffset { dir, first, last, log_end: base });
+    #[cold]
+    fn unexpected_offset(&self, first: Offset, last: Offset, log_end: Offset) -> Error {
+        Error::UnexpectedAppendOffset { dir: self.dir.clone(), first, last, log_end }
+    }
+
+    /// The error for offsets that name no record, or too many.
+    #[cold]
+    fn no_offsets(&self, first: Offset, last: Offset) -> Error {
+        let what = format!(
+            "{}: in an append: offsets from {first} on: expected a last one of at least that and at most {}, found {last}",
+            self.dir.display(),
+            i64::MAX - 1,
+        );
+        Error::InvalidArgument { what }
+    }
+
+    /// Gives a leader's batches their offsets, and appends them.
+    fn append_led(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        deferred: &mut Deferred,
+        mut batches: BytesMut,
+        seen: &mut Analysis,
+        leader_epoch: LeaderEpoch,
+        (origin, request): (Origin, TransactionRequest),
+    ) -> Result<Appended> {
+        self.check_writable()?;
+        let mut kept = self.take_kept(writer)?;
+        if origin == Origin::RaftLeader {
+            self.check_given(kept.log_end, seen, &batches)?;
+        } else {
+            let first = kept.log_end;
+            kept.rules.origin = origin;
+            kept.rules.now = Timestamp::new(seen.now_ms);
+            kept.rules.leader_epoch = leader_epoch;
+            let assigned = self.assign(&mut batches, first, seen.source_codec, &kept.rules)?;
+            seen.first_offset = Some(first);
+            seen.last_offset = Offset::new(assigned.next_offset.get().wrapping_sub(1));
+            seen.max_timestamp = assigned.max_timestamp;
+            seen.leader_epoch = Some(leader_epoch);
+            seen.log_append_time = assigned.log_append_time;
         }
-        Ok(())
+        self.append_checked(writer, deferred, batches.freeze(), seen, (origin, request), kept)
     }
 
     fn assign(
@@ -431,23 +459,33 @@ impl Inner {
         source_codec: Codec,
         rules: &LeaderRules,
     ) -> Result<Assigned> {
-        let assigned = assign_offsets(batches, first, source_codec, rules)
-            .map_err(|source| Error::Validation { dir: self.dir.clone(), source })?;
+        let assigned = assign_offsets(batches, first, source_codec, rules).map_err(|e| self.invalid(e))?;
         if assigned.sizes_may_have_changed {
-            for batch in Batches::new(batches) {
-                let size = batch
-                    .map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?
-                    .header()
-                    .size();
-                if size as u64 > self.batch_size_max() {
-                    return Err(self.too_large(size));
-                }
-            }
+            self.check_sizes(batches)?;
         }
         debug_assert!(
             rules.timestamp_type == TimestampType::LogAppendTime || assigned.log_append_time.is_none()
         );
         Ok(assigned)
+    }
+
+    /// Batches that were built anew may have become larger than the log takes.
+    #[inline(never)]
+    fn check_sizes(&self, batches: &[u8]) -> Result<()> {
+        for batch in Batches::new(batches) {
+            let batch =
+                batch.map_err(|source| Error::Decode { dir: self.dir.clone(), position: 0, source })?;
+            let size = batch.header().size();
+            if size as u64 > self.batch_size_max() {
+                return Err(self.too_large(size));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn set_too_large(&self, size: usize, limit: u64) -> Error {
+        Error::RecordSetTooLarge { dir: self.dir.clone(), size, limit }
     }
 
     #[cold]
@@ -457,6 +495,9 @@ impl Inner {
     }
 
     /// The rest of an append, for batches whose offsets are final.
+    ///
+    /// Not inlined: in one function with what comes before it few values stay in registers.
+    #[inline(never)]
     fn append_checked(
         self: &Arc<Self>,
         writer: &mut Writer,
@@ -466,28 +507,23 @@ impl Inner {
         (origin, request): (Origin, TransactionRequest),
         mut kept: Box<Kept>,
     ) -> Result<Appended> {
-        let first = seen.first_offset.unwrap_or(seen.first_batch_last);
-        if seen.last_offset.get() == i64::MAX || seen.last_offset < first {
-            let what = format!(
-                "{}: in an append: offsets from {first} on: expected a last one of at least that and at most {}, found {}",
-                self.dir.display(),
-                i64::MAX - 1,
-                // What goes on beyond the largest number there is begins again at the smallest.
-                seen.last_offset
-            );
-            return Err(Error::InvalidArgument { what });
+        let (first, last) = (seen.first(), seen.last_offset);
+        // What goes on beyond the largest number there is begins again at the smallest.
+        if last.get() == i64::MAX || last < first {
+            return Err(self.no_offsets(first, last));
         }
-        self.check_base(&kept.active, seen)?;
+        // The active segment may begin above the log end (a roll to a higher base that no append followed): nothing may be
+        // written below its base.
+        let base = kept.active.base_offset();
+        if first < base {
+            return Err(self.unexpected_offset(first, last, base));
+        }
         if seen.leader_epoch.is_none() || seen.leader_epoch != kept.epoch {
             self.note_epochs(&batches)?;
         }
         let size_max = kept.segment_size_max;
         if batches.len() as u64 > size_max {
-            return Err(Error::RecordSetTooLarge {
-                dir: self.dir.clone(),
-                size: batches.len(),
-                limit: size_max,
-            });
+            return Err(self.set_too_large(batches.len(), size_max));
         }
         if self.roll_is_due(&kept, seen, batches.len())? {
             // The true first offset of an old compressed batch is inside it; this is a bound below it that fits.
@@ -574,6 +610,7 @@ impl Inner {
     }
 
     /// Each batch's leader epoch goes into the epoch cache; one of an older format empties it.
+    #[cold]
     fn note_epochs(&self, batches: &[u8]) -> Result<()> {
         for batch in Batches::new(batches) {
             let header = *batch

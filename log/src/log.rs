@@ -253,12 +253,17 @@ impl Inner {
         // Both flags are set under the mutex that the caller holds, or by a flush beside it, whose failure need not be
         // seen by an append that began before: Relaxed would do; Acquire pairs with the Release stores for readers.
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed { dir: self.dir.clone() });
+            return Err(self.is_closed());
         }
         if self.fence.is_set() {
             return Err(self.fenced());
         }
         Ok(())
+    }
+
+    #[cold]
+    fn is_closed(&self) -> Error {
+        Error::Closed { dir: self.dir.clone() }
     }
 
     /// The error of whoever meets the fence.
@@ -289,6 +294,7 @@ impl Inner {
         Ok(Arc::new(segment.map_err(|e| self.wrap(e))?))
     }
 
+    #[cold]
     pub(crate) fn wrap(&self, source: kseg_segment::Error) -> Error {
         Error::Segment { dir: self.dir.clone(), source }
     }
