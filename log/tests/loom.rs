@@ -344,7 +344,10 @@ fn an_append_beside_a_swap_is_there_with_what_the_swap_left() {
 
 #[test]
 fn an_orderly_stop_closes_the_log_of_whoever_was_let_in() {
-    long_model(|| {
+    // Of as many steps as `long_model`, of which few are about the same thing.
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 100_000;
+    check(&builder, || {
         let clock = Arc::new(ManualClock::new(1));
         let options = LogDirOptions {
             config: LogConfig::from_pairs([("segment.index.bytes", "48")]).expect("valid"),
