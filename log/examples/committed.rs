@@ -14,6 +14,9 @@ use kseg_format::{
 };
 use kseg_log::{Isolation, Log, OpenOptions};
 
+/// Values, and where they are.
+type Records = Vec<(Offset, String)>;
+
 /// Reads committed records from an offset on.
 struct Consumer<'l> {
     log: &'l Log,
@@ -23,7 +26,7 @@ struct Consumer<'l> {
 
 impl Consumer<'_> {
     /// The next committed records, or none where the rest is not decided.
-    fn poll(&mut self) -> Result<Vec<(Offset, String)>, Box<dyn Error>> {
+    fn poll(&mut self) -> Result<Records, Box<dyn Error>> {
         let fetch = self.log.read(self.next, 1 << 20, Isolation::Committed, true)?;
         let (mut found, mut ignored) = (Vec::new(), HashSet::new());
         let Some(region) = fetch.region else { return Ok(found) };
@@ -96,7 +99,7 @@ fn end(log: &Log, producer: i64, committed: bool) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn run() -> Result<[Vec<(Offset, String)>; 2], Box<dyn Error>> {
+fn run() -> Result<[Records; 2], Box<dyn Error>> {
     let backend = kseg_io_backends::open("memory")?;
     let log = Log::open(Path::new("/data/orders-0"), OpenOptions::new(backend))?;
     send(&log, 1, 0, "kept")?;
