@@ -274,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let refused =
+            |bytes: &[u8]| Message::parse(ControlType::LeaderChange, bytes).unwrap_err().to_string();
+        // Two voters in two bytes, and three.
+        let words = "voter id at byte 7 of the control record: expected 4 bytes, found 2 bytes";
+        assert_eq!(refused(&[0, 0, 0, 0, 0, 1, 3, 0, 0]), words);
+        let words = "voters at byte 7 of the control record: expected 1 to 3, found 4";
+        assert_eq!(refused(&[0, 0, 0, 0, 0, 1, 4, 0, 0]), words);
+    }
+
+    #[test]
     fn format_edge_183_a_voters_record_is_not_read_from_a_commit_marker() {
         let error = Message::parse(ControlType::Commit, &[]).unwrap_err();
         assert_eq!(error.kafka_name(), "IllegalArgumentException");

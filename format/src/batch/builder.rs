@@ -106,8 +106,6 @@ pub struct RecordBatchBuilder {
 
 const NO_BASE: i64 = i64::MIN;
 
-/// The most bytes of a batch before compression.
-const MAX_SIZE: u64 = i32::MAX as u64;
 const FIRST_CAPACITY: usize = 4096;
 /// What is written for a record may be this much more than its key and its value.
 const SLACK: usize = 24;
@@ -123,7 +121,7 @@ impl RecordBatchBuilder {
             base_offset: 0,
             next_delta: 0,
             skipped: 0,
-            base_timestamp: -1,
+            base_timestamp: 0,
             usual_base: NO_BASE,
             max_timestamp: -1,
         }
@@ -328,9 +326,7 @@ impl RecordBatchBuilder {
         let body = body_size(timestamp_delta, offset_delta, key, value, (header_count, headers.clone()));
         let start = self.len;
         let end = start + varint::size(body as i64) + body;
-        if end as u64 > MAX_SIZE {
-            return Err(EncodeError::TooLarge { size: end as u64 });
-        }
+        check_size(end)?;
         if end + SLACK > self.buffer.len() {
             self.grow(end);
         }
@@ -550,12 +546,16 @@ impl HeaderFields {
     }
 }
 
+/// Checks that a batch of `size` bytes has a size that 32 bits can say; before compression its records must fit as well.
+#[inline]
+pub(crate) fn check_size(size: usize) -> Result<(), EncodeError> {
+    if i32::try_from(size).is_err() { Err(EncodeError::TooLarge { size: size as u64 }) } else { Ok(()) }
+}
+
 /// Writes length and checksum of a batch that is whole otherwise.
 fn seal(batch: &mut [u8]) -> Result<usize, EncodeError> {
     let size = batch.len();
-    if size > i32::MAX as usize {
-        return Err(EncodeError::TooLarge { size: size as u64 });
-    }
+    check_size(size)?;
     put_at(batch, LENGTH, ((size - LOG_OVERHEAD) as i32).to_be_bytes());
     let crc = crc::of_batch(Magic::V2, batch);
     put_at(batch, CRC, crc.to_be_bytes());
@@ -625,5 +625,20 @@ fn put_bytes(into: &mut [u8], at: &mut usize, bytes: Option<&[u8]>) {
     if let Some(bytes) = bytes {
         into[*at..*at + bytes.len()].copy_from_slice(bytes);
         *at += bytes.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_at_most_the_bytes_that_32_bits_can_say() {
+        for size in [0, 61, i32::MAX as usize] {
+            assert_eq!(check_size(size), Ok(()));
+        }
+        for size in [i32::MAX as usize + 1, u32::MAX as usize + 2, usize::MAX] {
+            assert_eq!(check_size(size), Err(EncodeError::TooLarge { size: size as u64 }));
+        }
     }
 }

@@ -68,5 +68,11 @@ mod tests {
         assert_eq!(out.room(5), b"two..");
         out.truncate(9);
         assert_eq!(out.len(), 3);
+        // All that is there is room that need not be made.
+        let most = out.bytes.len();
+        out.room(most - 3);
+        assert_eq!(out.bytes.len(), most);
+        out.room(most - 2);
+        assert_eq!(out.bytes.len(), 2 * most);
     }
 }

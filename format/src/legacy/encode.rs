@@ -3,6 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::batch::Attributes;
+use crate::batch::builder::check_size;
 use crate::batch::header::{LEGACY_CRC, LENGTH, LOG_OVERHEAD, put_at};
 use crate::codec::{Codec, Magic, TimestampType};
 use crate::compression::{self, Output};
@@ -170,9 +171,7 @@ fn message(
         }
     }
     let batch = &mut out[start..];
-    if batch.len() > i32::MAX as usize {
-        return Err(EncodeError::TooLarge { size: batch.len() as u64 });
-    }
+    check_size(batch.len())?;
     put_at(batch, LENGTH, ((batch.len() - LOG_OVERHEAD) as i32).to_be_bytes());
     let crc = crc::of_batch(options.magic, batch);
     put_at(batch, LEGACY_CRC, crc.to_be_bytes());

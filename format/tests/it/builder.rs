@@ -331,3 +331,75 @@ fn records_at_the_edges_of_the_short_way_are_written_like_all_others() {
         assert_eq!(next.build().unwrap(), at.build().unwrap());
     }
 }
+
+#[test]
+fn deltas_at_the_edge_of_the_short_way_are_written_like_all_others() {
+    let append = |far: i64, time: i64, next: bool| {
+        let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+        append(&mut builder, 0, 0).unwrap();
+        append(&mut builder, far - 1, 0).unwrap();
+        let time = Some(Timestamp::new(time));
+        if next {
+            assert_eq!(builder.append(time, Some(b"k"), None, &[]), Ok(Offset::new(far)));
+        } else {
+            builder.append_at(Offset::new(far), time, Some(b"k"), None, &[]).unwrap();
+        }
+        builder.build().unwrap().unwrap().to_vec()
+    };
+    for far in [8191, 8192, 8193, 16_384] {
+        for time in [0, 8191, 8192, 8193, 16_384] {
+            assert_eq!(append(far, time, true), append(far, time, false), "{far} {time}");
+        }
+    }
+}
+
+#[test]
+fn without_records_there_is_no_largest_timestamp() {
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    assert_eq!((builder.max_timestamp(), builder.last_offset()), (None, None));
+    append(&mut builder, 3, 5).unwrap();
+    assert_eq!((builder.max_timestamp(), builder.last_offset()), {
+        (Some(Timestamp::new(5)), Some(Offset::new(3)))
+    });
+    builder.clear();
+    assert_eq!((builder.max_timestamp(), builder.last_offset()), (None, None));
+}
+
+#[test]
+fn a_batch_that_is_given_away_is_the_one_that_is_copied() {
+    for codec in Codec::ALL.into_iter().filter(|codec| codec.is_enabled()) {
+        let options = BatchOptions { codec, ..BatchOptions::default() };
+        let (mut gives, mut lends) = (RecordBatchBuilder::new(options), RecordBatchBuilder::new(options));
+        let mut buffer = BytesMut::from(&b"before"[..]);
+        assert_eq!(gives.exchange(&mut buffer), Ok(None));
+        assert_eq!(buffer, b"before"[..]);
+        let mut memory = Vec::new();
+        for time in 1..5 {
+            append(&mut gives, 0, time).unwrap();
+            append(&mut lends, 0, time).unwrap();
+            let size = gives.exchange(&mut buffer).unwrap().unwrap();
+            assert_eq!(&buffer[..size], lends.build().unwrap().unwrap(), "{codec}");
+            assert!(gives.is_empty());
+            memory.push(buffer.as_ptr());
+        }
+        // What was given back is written into again.
+        if codec == Codec::None {
+            assert_eq!((memory[0], memory[1]), (memory[2], memory[3]));
+        }
+    }
+}
+
+#[test]
+fn the_estimate_of_a_compressed_size_is_rather_too_high() {
+    let options = BatchOptions { codec: Codec::Lz4, ..BatchOptions::default() };
+    let mut builder = RecordBatchBuilder::new(options);
+    assert_eq!(builder.estimated_size(0.5), 61);
+    builder.append(None, None, Some(&[7; 1000]), &[]).unwrap();
+    assert_eq!(builder.uncompressed_size(), 61 + 1009);
+    // A twentieth is added to half of 1009 bytes.
+    assert_eq!(builder.estimated_size(0.5), 61 + 529);
+    let next = 7 + 1;
+    for (limit, room) in [(61 + 529 + next - 1, false), (61 + 529 + next, true)] {
+        assert_eq!(builder.has_room_for(limit, 0.5, None, None, Some(b"v"), &[]), room);
+    }
+}

@@ -289,6 +289,12 @@ fn format_edge_52_filtering_stops_behind_the_batch_that_exceeds_the_limit() {
         at += filtered.bytes_read;
     }
     assert_eq!(out, all[..]);
+    // So many are no more than so many.
+    for (limit, batches) in [(all.len() / 2, 3), (all.len() / 2 - 1, 2)] {
+        let mut filter = BatchFilter::new(FilterOptions { output_limit: limit, ..options() });
+        let filtered = filter.run(&all, &mut retention, &mut BytesMut::new()).unwrap();
+        assert_eq!(filtered.bytes_read, batches * all.len() / 4);
+    }
     // What is deleted does not count, and a cut batch is not read.
     let mut retention = Keep { fate: BatchFate::Delete, marker: false, wanted: |_: &Record<'_>| true };
     let cut = &all[..all.len() - 1];
@@ -424,4 +430,41 @@ fn a_batch_that_cannot_be_read_is_named_and_those_in_front_of_it_come_out() {
     retention.fate = BatchFate::Delete;
     let filtered = BatchFilter::new(options()).run(&bytes, &mut retention, &mut out).unwrap();
     assert_eq!(filtered.bytes_read, bytes.len());
+}
+
+#[test]
+fn the_largest_timestamp_may_be_the_first_there_is() {
+    for (time, largest) in [(-1, None), (0, Some(0)), (1, Some(1))] {
+        let bytes = build(from(5), &[(time, Some(b"k"), Some(b"v"))]);
+        let (_, filtered) = keeping(&bytes, |_| true);
+        assert_eq!(filtered.max_timestamp, largest.map(Timestamp::new));
+        assert_eq!(filtered.offset_of_max_timestamp, largest.map(|_| Offset::new(5)));
+    }
+}
+
+#[test]
+fn a_delete_horizon_of_0_is_one() {
+    let bytes = build(from(5), &[(1, Some(b"k"), None)]);
+    for (now, horizon) in [(-RETENTION, Some(0)), (-RETENTION - 1, None)] {
+        let mut filter = BatchFilter::new(FilterOptions { now: Timestamp::new(now), ..options() });
+        let mut retention =
+            Keep { fate: BatchFate::DeleteEmpty, marker: false, wanted: |_: &Record<'_>| true };
+        let mut out = BytesMut::new();
+        filter.run(&bytes, &mut retention, &mut out).unwrap();
+        let batch = Batch::parse(&out).unwrap().verify().unwrap();
+        assert_eq!(batch.delete_horizon(), horizon.map(Timestamp::new));
+        assert_eq!(timestamps(&out), [Some(1)]);
+    }
+}
+
+#[test]
+fn a_batch_of_nobody_s_stays_nobody_s() {
+    let bytes = three(from(5));
+    let (out, _) = keeping(&bytes, |record| record.offset() != Offset::new(6));
+    let batch = Batch::parse(&out).unwrap();
+    assert_eq!((batch.records_count(), batch.leader_epoch()), (Some(2), None));
+    assert_eq!((batch.producer_id(), batch.producer_epoch(), batch.base_sequence()), (None, None, None));
+    let (out, _) = dropping_all(&bytes, BatchFate::RetainEmpty);
+    let batch = Batch::parse(&out).unwrap();
+    assert_eq!((batch.producer_id(), batch.producer_epoch(), batch.base_sequence()), (None, None, None));
 }

@@ -40,8 +40,8 @@ impl RecordBatchBuilder {
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> bool {
         let Some(last) = self.last_offset() else { return true };
-        let written = self.estimated_size(ratio);
-        written < limit && written.saturating_add(self.size_of(last, timestamp, key, value, headers)) <= limit
+        let size = self.size_of(last, timestamp, key, value, headers);
+        self.estimated_size(ratio).saturating_add(size) <= limit
     }
 
     /// The bytes of a record behind the last one.
