@@ -161,3 +161,46 @@ fn bombs_are_refused_at_the_limit() {
     assert_bounded(Gzip, &member.repeat(1024));
     assert_bounded(Gzip, &write(Gzip, &vec![0; 16 << 20]));
 }
+
+#[test]
+fn a_fault_of_a_header_is_told_with_its_place() {
+    let mut method = hex(EXAMPLE);
+    method[2] = 7;
+    for (payload, words) in [
+        (vec![0, 0], "0 of the compressed payload: magic of a member: expected [1f, 8b], found [00, 00]"),
+        (vec![0x1f], "0 of the compressed payload: member header: expected 10 bytes, found 1 bytes"),
+        (method, "2 of the compressed payload: compression method: expected 8, found 7"),
+        (
+            member(super::FLAG_EXTRA, &[3])[..11].to_vec(),
+            "0 of the compressed payload: member header: expected 12 bytes, found 11 bytes",
+        ),
+        (
+            member(super::FLAG_EXTRA, &[3, 0, 1, 2])[..14].to_vec(),
+            "0 of the compressed payload: member header: expected 15 bytes, found 14 bytes",
+        ),
+        (
+            member(super::FLAG_NAME, b"ab")[..12].to_vec(),
+            "0 of the compressed payload: member header: expected 13 bytes, found 12 bytes",
+        ),
+        (
+            member(super::FLAG_HEADER_CRC, &[1])[..11].to_vec(),
+            "0 of the compressed payload: member header: expected 12 bytes, found 11 bytes",
+        ),
+    ] {
+        assert_eq!(read(Gzip, &payload).unwrap_err().to_string(), format!("gzip at byte {words}"));
+    }
+    let options = [0; 2];
+    let error = read(Gzip, &member(super::FLAG_HEADER_CRC, &options)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("gzip at byte 10 of the compressed payload: checksum of the member header: "),
+        "{error}"
+    );
+    assert!(error.contains("expected 0x0, found 0x"), "{error}");
+}
+
+#[test]
+fn what_does_not_shrink_is_compressed_in_pieces() {
+    // Room is made for a mebibyte at a time.
+    let input = noise(4 << 20);
+    assert_eq!(read(Gzip, &write(Gzip, &input)).unwrap(), input);
+}

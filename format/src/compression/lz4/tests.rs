@@ -263,3 +263,46 @@ fn bombs_are_refused_at_the_limit() {
     let block = compressed(FLG, &vec![0; 4 << 20]);
     assert_bounded(Lz4, &[header(FLG, 7 << 4), block.repeat(256), vec![0; 4]].concat());
 }
+
+#[test]
+fn a_fault_is_told_with_its_place() {
+    let flg = |flag: u8| header(FLG | flag, BD);
+    let block = stored(FLG, b"abcd");
+    for (payload, words) in [
+        (flg(0)[..3].to_vec(), "0 of the compressed payload: frame header: expected 7 bytes, found 3 bytes"),
+        (
+            flg(FLG_CONTENT_SIZE)[..14].to_vec(),
+            "0 of the compressed payload: frame header: expected 15 bytes, found 14 bytes",
+        ),
+        (
+            header(FLG & !FLG_INDEPENDENT_BLOCKS, BD),
+            "4 of the compressed payload: flags of the frame: expected independent blocks, found 0x40",
+        ),
+        (
+            header(FLG, 0x30),
+            "5 of the compressed payload: block descriptor: expected 0x40, 0x50, 0x60 or 0x70, found 0x30",
+        ),
+        (
+            [flg(0), vec![0; 2]].concat(),
+            "7 of the compressed payload: block size or end mark: expected 4 bytes, found 2 bytes",
+        ),
+        (
+            [flg(0), vec![1, 0, 1, 0]].concat(),
+            "7 of the compressed payload: block size: expected at most 65536, found 65537",
+        ),
+        (
+            [flg(0), block[..6].to_vec()].concat(),
+            "11 of the compressed payload: block: expected 4 bytes, found 2 bytes",
+        ),
+        (
+            [flg(FLG_BLOCK_CHECKSUM), block.clone(), vec![0; 2]].concat(),
+            "15 of the compressed payload: checksum of a block: expected 4 bytes, found 2 bytes",
+        ),
+        (
+            [flg(FLG_CONTENT_CHECKSUM), vec![0; 6]].concat(),
+            "11 of the compressed payload: content checksum: expected 4 bytes, found 2 bytes",
+        ),
+    ] {
+        assert_eq!(read(Lz4, &payload).unwrap_err().to_string(), format!("lz4 at byte {words}"));
+    }
+}

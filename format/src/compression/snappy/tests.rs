@@ -155,3 +155,32 @@ fn bombs_are_refused_at_the_limit() {
     assert_bounded(Snappy, &[header(), chunk.repeat(1024)].concat());
     assert_bounded(Snappy, &raw(&vec![0; 16 << 20]));
 }
+
+#[test]
+fn a_fault_is_told_with_its_place() {
+    let one = hex(EXAMPLE);
+    let further = |bytes: &[u8]| [&one[..], bytes].concat();
+    let mut version = header();
+    version[8..12].fill(0);
+    for (payload, words) in [
+        (
+            further(&header()[..5]),
+            "31 of the compressed payload: header of a further stream: expected 16 bytes, found 5 bytes",
+        ),
+        (
+            further(&version),
+            "39 of the compressed payload: version of a further stream: expected at least 1, found 0",
+        ),
+        (one[..22].to_vec(), "20 of the compressed payload: chunk: expected 11 bytes, found 2 bytes"),
+        (
+            hex("ff ff ff ff 07 00"),
+            "0 of the compressed payload: length of a block: expected at most 153, found 2147483647",
+        ),
+        (
+            stream(&[&hex("ff ff ff ff 07 00")]),
+            "20 of the compressed payload: length of a block: expected at most 153, found 2147483647",
+        ),
+    ] {
+        assert_eq!(read(Snappy, &payload).unwrap_err().to_string(), format!("snappy at byte {words}"));
+    }
+}
