@@ -137,6 +137,8 @@ impl Ring {
                 None,
             ));
         }
+        // With nothing to submit and nothing to wait for: whether it may be called at all.
+        uring.submit().map_err(|error| unavailable("io_uring_enter(2)", Some(error)))?;
         let capacity = params.cq_entries() as usize;
         // What the kernel does not take, for want of it or of locked memory, is done without.
         let buffers = registered && probe.is_supported(opcode::WriteFixed::CODE) && register_buffers(&uring);
@@ -812,6 +814,43 @@ mod tests {
         let Step::End(result) = flying.step(errno(Errno::IO)) else { panic!("a failed sync is tried again") };
         flying.end(result);
         assert_eq!(ticket.wait().result.unwrap_err().verdict(), Verdict::Damaged);
+    }
+
+    /// Refuses a system call to the calling thread, as a container's seccomp profile does. Whether it could.
+    fn refuse_to_this_thread(call: libc::c_long) -> bool {
+        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let errno = Errno::PERM.raw_os_error().unsigned_abs();
+        let mut steps = [
+            // The number is the first field of what the filter is given.
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        // SAFETY: this call takes no pointers.
+        let no_more = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        // SAFETY: `program` and the steps that it leads to outlive the call, which copies them.
+        let filtered = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+        (no_more, filtered) == (0, 0)
+    }
+
+    #[test]
+    fn a_ring_that_may_be_set_up_and_not_entered_cannot_be_had() {
+        // The filter goes with the thread.
+        let refused = thread::spawn(|| {
+            if Ring::new(8, true).is_err() || !refuse_to_this_thread(libc::SYS_io_uring_enter) {
+                return None;
+            }
+            Some(Ring::new(8, true).err().map(|error| error.to_string()))
+        });
+        match refused.join().unwrap() {
+            None => println!("skipped: no io_uring, or no seccomp"),
+            Some(told) => {
+                let told = told.expect("a ring that cannot be used");
+                assert!(told.contains("io_uring_enter(2) failed with") && told.contains("seccomp"), "{told}");
+            }
+        }
     }
 
     #[test]
