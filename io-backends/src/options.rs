@@ -47,26 +47,40 @@ impl Options {
     pub(crate) fn suit(&self, engine: Engine, cache: Cache) -> Result<(), String> {
         let (uring, direct) = (engine == Engine::Uring, cache == Cache::Direct);
         let auto = engine == Engine::Auto;
+        let files = engine != Engine::Memory;
         let misplaced = [
-            ("depth", self.depth.is_some(), uring || auto),
-            ("entries", self.entries.is_some(), uring || auto),
-            ("inline", self.inline.is_some(), (uring && !direct) || auto),
-            ("registered", self.registered.is_some(), uring || auto),
-            ("chunk", self.chunk.is_some(), uring || direct || auto),
-            ("tail", self.tail.is_some(), direct || auto),
-            ("preallocate", self.preallocate.is_some(), engine != Engine::Memory),
-            ("zeroed", self.zeroed.is_some(), engine != Engine::Memory && self.preallocate.is_none()),
-            ("dsync", self.dsync.is_some(), engine != Engine::Memory),
-            ("writebehind", self.write_behind.is_some(), engine != Engine::Memory && !direct && !auto),
+            ("depth", self.depth.is_some(), uring || auto, "uring"),
+            ("entries", self.entries.is_some(), uring || auto, "uring"),
+            ("inline", self.inline.is_some(), (uring && !direct) || auto, "uring without direct"),
+            ("registered", self.registered.is_some(), uring || auto, "uring"),
+            ("chunk", self.chunk.is_some(), uring || direct || auto, "uring or direct"),
+            ("tail", self.tail.is_some(), direct || auto, "direct"),
+            ("preallocate", self.preallocate.is_some(), files, "files"),
+            (
+                "zeroed",
+                self.zeroed.is_some(),
+                files && self.preallocate.is_none(),
+                "files without preallocate",
+            ),
+            ("dsync", self.dsync.is_some(), files, "files"),
+            ("writebehind", self.write_behind.is_some(), files && !direct && !auto, "files without direct"),
         ];
-        match misplaced.into_iter().find(|(_, set, suits)| *set && !suits) {
-            Some((key, ..)) => Err(format!("{key} does not go with the rest of it")),
+        match misplaced.into_iter().find(|(_, set, suits, _)| *set && !suits) {
+            Some((key, .., with)) => Err(format!("{key} does not go with the rest of it, only with {with}")),
             None => Ok(()),
         }
     }
 
+    /// Whether the option of this name is set.
+    fn has(&self, key: &str) -> bool {
+        self.to_string().split(',').any(|item| item.split_once('=').is_some_and(|(other, _)| other == key))
+    }
+
     fn set(&mut self, item: &str) -> Result<(), String> {
         let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} is not key=value"))?;
+        if self.has(key) {
+            return Err(format!("{key} is given twice"));
+        }
         let number = |from: u32, to: u32| Some(in_range(value, from, to)).transpose();
         let switch = || match value {
             "on" => Ok(Some(true)),
@@ -195,6 +209,9 @@ mod tests {
             ("memory,zeroed=1m", "zeroed does not go"),
             ("std,preallocate=1m,zeroed=1m", "zeroed does not go"),
             ("std,tail=1m", "tail does not go"),
+            ("std,depth=4", "only with uring"),
+            ("uring,depth=4,depth=8", "depth is given twice"),
+            ("std,zeroed=1m,dsync=on,zeroed=1m", "zeroed is given twice"),
             ("uring,depth=0", "from 1 to 1k"),
             ("uring,depth=1025", "from 1 to 1k"),
             ("uring,depth=+4", "is not a number"),

@@ -187,7 +187,7 @@ fn log_dir_options(args: &AppendArgs) -> Result<LogDirOptions> {
     }
     // Refused before anything is made; over the topic's own configuration they count once that is known.
     LogConfig::from_pairs(pairs(args)?).map_err(|error| Error::Usage(format!("--set: {error}")))?;
-    let refused = |error| Error::Usage(format!("--backend {}: {error}", args.backend));
+    let refused = |error| Error::Usage(format!("--backend: {error}"));
     let spec: BackendSpec = args.backend.parse().map_err(refused)?;
     let opened = spec.open_in(&args.dir).map_err(refused)?;
     if opened.got != spec && !args.quiet {
