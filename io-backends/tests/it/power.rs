@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Backend, Loss, MapAccess, Op, OpenHow, PowerLoss, Reserve, Through, appender, conformance,
+    Align, AppendPlan, Appender, Backend, FileCaps, IoError, Loss, MapAccess, Op, OpenHow, PowerLoss,
+    RawFile, Reserve, Space, Through, Ticket, appender, conformance,
 };
 
 const FILE: &str = "/d/00000000000000000000.log";
@@ -177,4 +179,124 @@ fn when_the_power_is_off_nothing_answers() {
     assert!(disk.names().stat(Path::new(FILE)).is_err());
     let error = disk.open(Path::new(FILE), OpenHow::Read).unwrap_err().to_string();
     assert!(error.contains("the power is off") && error.contains(FILE), "{error}");
+}
+
+/// A file of the model that is appended to as an engine's is whose writes are aligned, or complete later.
+#[derive(Debug)]
+struct Shaped {
+    file: Arc<dyn RawFile>,
+    block: u32,
+    plan: AppendPlan,
+    /// Whether there was a write of whole blocks, and one that was not.
+    whole: AtomicBool,
+    odd: AtomicBool,
+}
+
+impl RawFile for Shaped {
+    forward_to!(file);
+
+    fn align(&self) -> Align {
+        let block = self.block.try_into().unwrap();
+        Align::new(block, 1.try_into().unwrap(), block)
+    }
+
+    fn caps(&self) -> FileCaps {
+        let mut caps = self.file.caps();
+        caps.parallel_append = true;
+        caps.plan = self.plan;
+        caps
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if let Op::Write { at, data, .. } = &op {
+            let block = u64::from(self.block);
+            let whole = at.is_multiple_of(block) && data.len().is_multiple_of(block);
+            assert!(whole || data.len() < u64::from(self.plan.unaligned), "{} bytes at {at}", data.len());
+            if whole { &self.whole } else { &self.odd }.store(true, Ordering::Relaxed);
+        }
+        self.file.submit(op)
+    }
+}
+
+/// The byte that belongs at a position, whenever it is written; never zero.
+fn byte(at: usize) -> u8 {
+    (at * 31 % 251) as u8 + 1
+}
+
+/// Appends, flushes and a truncation, until the power goes; `durable` is what a flush has answered for.
+fn grow(log: &dyn Appender, durable: &mut u64) -> Result<(), IoError> {
+    let sizes = [300, 90, 700, 1, 2048, 20, 30, 5000, 9000, 2, 3000, 12_288, 64, 65, 100, 7000, 3, 4, 5];
+    for (index, size) in sizes.into_iter().enumerate() {
+        let at = log.marks().accepted() as usize;
+        log.append(Bytes::from((at..at + size).map(byte).collect::<Vec<_>>()).into())?;
+        if index == 9 {
+            let kept = log.marks().accepted() - 7000;
+            *durable = kept.min(*durable);
+            log.truncate(kept)?;
+        }
+        if [1, 3, 4, 7, 9, 11, 14, 17].contains(&index) {
+            *durable = log.flush()?;
+        }
+    }
+    log.seal()?;
+    *durable = log.flush()?;
+    Ok(())
+}
+
+#[test]
+fn iob_11_what_a_flush_answered_for_is_there_however_the_file_is_appended_to() {
+    let plan = |change: fn(&mut AppendPlan)| {
+        let mut plan = AppendPlan::PLAIN;
+        (plan.chunk, plan.depth) = (4096, 4);
+        change(&mut plan);
+        plan
+    };
+    // The block, and which writes of whole blocks and of others there must be.
+    let shapes = [
+        ("through the cache", 1, plan(|_| ()), (true, false)),
+        ("together", 1, plan(|plan| (plan.at_once, plan.space) = (2000, Space::Queued(8192))), (true, false)),
+        ("padded", 1024, plan(|plan| plan.space = Space::Ahead(8192)), (true, false)),
+        ("zeroed", 1024, plan(|plan| plan.space = Space::Zeroed(8192)), (true, false)),
+        ("unaligned", 1024, plan(|plan| (plan.unaligned, plan.tail) = (2048, 8192)), (true, true)),
+        (
+            "unaligned, ahead",
+            1024,
+            plan(|plan| (plan.unaligned, plan.space) = (2048, Space::Ahead(8192))),
+            (true, true),
+        ),
+        ("durable by itself", 1024, plan(|plan| (plan.unaligned, plan.through) = (2048, true)), (true, true)),
+    ];
+    for (what, block, plan, writes) in shapes {
+        let live = |cut: Option<u64>| {
+            let disk = disk();
+            let file = disk.open(Path::new(FILE), OpenHow::CreateNew).unwrap();
+            disk.names().sync_dir(Path::new("/d")).unwrap();
+            let begin = disk.calls();
+            if let Some(cut) = cut {
+                disk.cut_at(begin + cut);
+            }
+            let (whole, odd) = Default::default();
+            let file = Arc::new(Shaped { file, block, plan, whole, odd });
+            let mut durable = 0;
+            let lived =
+                appender(Arc::clone(&file) as Arc<dyn RawFile>, 0).and_then(|log| grow(&*log, &mut durable));
+            let writes = [&file.whole, &file.odd].map(|seen| seen.load(Ordering::Relaxed));
+            (lived, durable, disk.calls() - begin, (writes[0], writes[1]), disk)
+        };
+        let (lived, _, calls, seen, _) = live(None);
+        lived.unwrap();
+        assert_eq!(seen, writes, "{what}");
+        for cut in 0..=calls {
+            let (lived, durable, _, _, disk) = live(Some(cut));
+            assert!(lived.is_err() || cut == calls, "{what}: cut at {cut}, and nobody noticed");
+            for loss in losses().take(28) {
+                let found = contents(&disk.after(loss), FILE).unwrap();
+                let what = format!("{what}: cut at {cut}, {loss:?}");
+                assert!(found.len() as u64 >= durable, "{what}: {} of {durable} bytes", found.len());
+                let lost = |at: usize| found[at] == 0 && at as u64 >= durable;
+                let wrong = (0..found.len()).find(|at| found[*at] != byte(*at) && !lost(*at));
+                assert_eq!(wrong, None, "{what}: {durable} bytes are durable");
+            }
+        }
+    }
 }
