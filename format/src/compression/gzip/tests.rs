@@ -199,6 +199,25 @@ fn a_fault_of_a_header_is_told_with_its_place() {
 }
 
 #[test]
+fn a_wrong_size_is_told_behind_the_checksum() {
+    let mut payload = hex(EXAMPLE);
+    let end = payload.len() - 4;
+    payload[end] += 1;
+    let words =
+        format!("gzip at byte {end} of the compressed payload: size of the member: expected 24, found 23");
+    assert_eq!(read(Gzip, &payload).unwrap_err().to_string(), words);
+}
+
+#[test]
+fn a_run_may_end_behind_the_room_that_was_made_for_it() {
+    // What is left of it comes out without a byte more being taken.
+    for len in 4090..4400 {
+        let run = vec![0; len];
+        assert_eq!(read(Gzip, &write(Gzip, &run)).unwrap(), run);
+    }
+}
+
+#[test]
 fn what_does_not_shrink_is_compressed_in_pieces() {
     // Room is made for a mebibyte at a time.
     let input = noise(4 << 20);

@@ -171,6 +171,14 @@ fn a_fault_is_told_with_its_place() {
             further(&version),
             "39 of the compressed payload: version of a further stream: expected at least 1, found 0",
         ),
+        (
+            [header(), hex("20 00 00 00")].concat(),
+            "20 of the compressed payload: chunk: expected 536870912 bytes, found 0 bytes",
+        ),
+        (
+            [header(), hex("20 00 00 01")].concat(),
+            "16 of the compressed payload: chunk length: expected 0 to 536870912, found 536870913",
+        ),
         (one[..22].to_vec(), "20 of the compressed payload: chunk: expected 11 bytes, found 2 bytes"),
         (
             hex("ff ff ff ff 07 00"),
