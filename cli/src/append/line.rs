@@ -77,8 +77,11 @@ fn milliseconds(field: &[u8]) -> Result<Option<Timestamp>, Wrong> {
 }
 
 fn json<'l>(line: &[u8], timestamps: Timestamps, fields: &'l mut Fields) -> Result<Parsed<'l>, Wrong> {
-    let value: Value =
-        serde_json::from_slice(line).map_err(|error| Wrong::new("a JSON object", error.to_string()))?;
+    let value: Value = serde_json::from_slice(line).map_err(|error| {
+        // Of the only line that it was given.
+        let why = error.to_string().replace(" at line 1 column ", " at column ");
+        Wrong::new("a JSON object", format!("what is none: {why}"))
+    })?;
     let Value::Object(mut object) = value else {
         return Err(Wrong::new("a JSON object", kind(&value)));
     };

@@ -101,6 +101,11 @@ fn a_bad_line_is_named_and_the_lines_before_it_are_kept() {
     assert!(told.contains("standard input: at line 3: expected key<TAB>value, found no tab"), "{told}");
     assert!(told.contains("appended 2 records"), "{told}");
     assert_eq!(good(dir.path(), &["cat", "t-0", "--key"], b""), b"a\tb\nc\td\n");
+    let output =
+        kseg_in(dir.path(), &["append", "j-0", "--format", "json"], b"{\"value\":\"a\"}\n{\"value\":b}\n");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "at line 2: expected a JSON object, found what is none: expected value at column 10";
+    assert!(told.contains(expected), "{told}");
     let told = bad(dir.path(), &["append", "t-0", "--input", "missing.txt"], 1);
     assert!(told.contains("missing.txt: open: No such file"), "{told}");
     let told = bad(dir.path(), &["append", "t-0", "--input", "."], 1);
