@@ -306,3 +306,14 @@ fn a_fault_is_told_with_its_place() {
         assert_eq!(read(Lz4, &payload).unwrap_err().to_string(), format!("lz4 at byte {words}"));
     }
 }
+
+#[test]
+fn a_block_that_does_not_shrink_is_stored() {
+    // A repetition of four bytes costs four, so that the first is as large compressed as it is; one of five saves a byte.
+    for (input, stored) in [(&b"abcdefghabcdijklmnopq"[..], true), (b"abcdefghabcdeijklmnopq", false)] {
+        let payload = write(Lz4, input);
+        assert_eq!(payload[10] & 0x80 != 0, stored);
+        assert_eq!(payload[7..10], [21, 0, 0]);
+        assert_eq!(read(Lz4, &payload).unwrap(), input);
+    }
+}
