@@ -4,9 +4,9 @@
 //! several at a time, and the stable mark follows the completed front. A write that is done when it was submitted
 //! (`at_once` in the plan) goes past the tail, if none is before it: its bytes are found in the file. Where several such
 //! come between two flushes, those who wait for the flush are many, and the next ones stay in the tail until it writes them
-//! together: a call for each would cost more than the sync. Where writes must be aligned, whole blocks go as they fill up to a chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the
-//! file's other way (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it
-//! goes padded. It is written again with what follows. No two writes in flight touch the same block, and none is in flight
+//! together: a call for each would cost more than the sync. Where writes must be aligned, whole blocks go as they fill up to a
+//! chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the file's other way
+//! (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it goes padded. It is written again with what follows. No two writes in flight touch the same block, and none is in flight
 //! beside one that goes the other way: the page cache, which that leads through, is not to hold what is being written past it.
 //!
 //! Space is taken ahead, so that a full disk is noticed before an append is accepted: what was accepted can only be lost
