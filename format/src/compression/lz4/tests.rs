@@ -205,6 +205,12 @@ fn format_edge_163_cut_payloads_and_blocks_too_large() {
     let large = vec![0; 65_537];
     assert_refused(Lz4, &[header(FLG, BD), stored(FLG, &large), vec![0; 4]].concat());
     assert_refused(Lz4, &[header(FLG, BD), compressed(FLG, &large), vec![0; 4]].concat());
+    // It is the frame's bound that such a block is beyond where the caller's is the same, and the caller's where that is less.
+    let payload = [header(FLG, BD), compressed(FLG, &large), vec![0; 4]].concat();
+    for (limit, name) in [(65_536, "KafkaException"), (65_535, "InvalidRecordException")] {
+        let error = decompress(Lz4, Magic::V2, &payload, &mut Vec::new(), limit).unwrap_err();
+        assert_eq!(error.kafka_name(), name, "{limit}");
+    }
     // A wider frame takes them.
     let wide = [header(FLG, 5 << 4), stored(FLG, &large), compressed(FLG, &large), vec![0; 4]].concat();
     assert_eq!(read(Lz4, &wide).unwrap(), vec![0; 2 * 65_537]);
