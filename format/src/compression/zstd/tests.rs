@@ -299,3 +299,14 @@ fn a_fault_in_a_whole_frame_is_told_as_in_any_other() {
     // Behind other bytes nothing is decoded at once.
     assert_eq!(read_behind(b""), read_behind(b"before"));
 }
+
+#[test]
+fn what_is_left_when_all_input_is_taken_comes_out_piece_by_piece() {
+    // One block of 128 KiB that is one byte, over and over.
+    let payload = hex("28 b5 2f fd 00 58 03 00 10 61");
+    let stream = crate::compression::Stream::open(Zstd, Magic::V2, &payload, 1 << 20).unwrap();
+    let mut pieces = crate::compression::Pieces::new(stream, 0);
+    pieces.until(|rest| rest.len() > 1 << 17).unwrap();
+    assert!(pieces.is_over());
+    assert_eq!(pieces.rest(), [0x61; 1 << 17]);
+}
