@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use kseg_format::Uuid;
+use kseg_format::{MetaProperties, Uuid};
 use kseg_log::{LogConfig, LogDir, LogDirOptions, Topic, TopicSurvey};
 
 use crate::append::key_values;
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &TopicsArgs) -> Result<bool> {
 
 /// Refuses `action` in a broker's directory, unless it was said to `write`.
 fn allowed(action: &str, dir: &Path, write: bool) -> Result<()> {
-    let broker = dir.join("meta.properties");
+    let broker = dir.join(MetaProperties::FILE_NAME);
     if write {
         return Ok(());
     }

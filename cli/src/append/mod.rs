@@ -136,12 +136,14 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let next = log.log_end_offset();
     drop(log);
     let closed = data_dir::close(dir);
-    let kept = match &closed {
-        Ok(()) => next,
-        Err(_) => kept(&args.dir, first, next),
-    };
-    if !args.quiet || kept < next {
-        tell!("{partition}: {}", summary(first, kept, next, &totals, begun.elapsed()));
+    let kept = if closed.is_ok() || first == next { Ok(next) } else { kept(&args.dir, first, next) };
+    match kept {
+        Ok(kept) if args.quiet && kept == next => {}
+        Ok(kept) => tell!("{partition}: {}", summary(first, kept, next, &totals, begun.elapsed())),
+        Err(error) => {
+            let last = next.get() - 1;
+            tell!("{partition}: which of the offsets {first}..{last} the log has cannot be read: {error}");
+        }
     }
     data_dir::ended(done, closed)?;
     if let Some(signal) = stop.asked() {
@@ -298,14 +300,8 @@ fn append_all(
 }
 
 /// Where a log ends that could not be closed: what was appended may have been in this process's memory only.
-fn kept(dir: &Path, first: Offset, next: Offset) -> Offset {
-    match Partition::open(dir).and_then(Cursor::log_end) {
-        Ok(end) => end.clamp(first, next),
-        Err(error) => {
-            tell!("kseg: {error}");
-            first
-        }
-    }
+fn kept(dir: &Path, first: Offset, next: Offset) -> Result<Offset> {
+    Ok(Partition::open(dir).and_then(Cursor::log_end)?.clamp(first, next))
 }
 
 /// What was done, in a line: records from `first` to `next` were taken, and the log has those below `kept`.

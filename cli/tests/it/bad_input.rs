@@ -8,7 +8,7 @@ use std::thread;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::run::{bad, command, folder, good, joined, kseg_in, lines, segments};
+use crate::run::{bad, command, folder, good, joined, kseg_in, lines, segments, writing};
 
 /// A partition with some batches in more than one segment.
 fn partition(dir: &Path) -> Vec<std::path::PathBuf> {
@@ -321,41 +321,56 @@ fn told_is_there(dir: &Path, told: &str, lines: &[Vec<u8>]) {
     assert_eq!(good(dir, &["cat", "t-0"], b""), joined(&lines[..count]), "{told}");
 }
 
-/// A writer that keeps the last bytes in memory can lose them when it closes the log.
-#[test]
-fn records_that_are_lost_when_the_log_is_closed_are_not_told_as_appended() {
-    let dir = folder();
-    let lines: Vec<_> = (0..5000).map(|n| format!("line {n}").into_bytes()).collect();
-    let mut writer = command()
-        .args(["append", "t-0", "--backend", "std+direct", "--batch-size", "2000", "-q"])
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("writer");
-    let mut stdin = writer.stdin.take().expect("stdin");
-    stdin.write_all(&joined(&lines)).expect("written");
+/// What a writer tells that keeps its last bytes in memory and cannot write them when it closes the log, to whose folder
+/// `meanwhile` is done before. `None` where there are no direct writes.
+fn told_by_one_that_cannot_close(
+    dir: &Path,
+    lines: &[Vec<u8>],
+    meanwhile: impl FnOnce(&Path),
+) -> Option<String> {
+    let (mut writer, mut stdin) =
+        writing(dir, &["append", "t-0", "--backend", "std+direct", "--batch-size", "2000", "-q"]);
+    stdin.write_all(&joined(lines)).expect("written");
     stdin.flush().expect("flushed");
     // An index entry is made when its batch has been taken; by then space is set aside, and half of the lines is enough.
-    let index = dir.path().join("t-0/00000000000000000000.index");
+    let index = dir.join("t-0/00000000000000000000.index");
     while fs::read(&index).map_or(true, |index| index.iter().take(80).all(|byte| *byte == 0)) {
         if writer.try_wait().expect("a writer").is_some() {
             let output = writer.wait_with_output().expect("output");
             let told = String::from_utf8_lossy(&output.stderr);
             assert!(told.contains("direct is not to be had here"), "{told}");
             println!("skipped: {told}");
-            return;
+            return None;
         }
         thread::yield_now();
     }
     let limit = Rlimit { current: Some(10), maximum: Some(10) };
     let pid = Pid::from_child(&writer);
     prlimit(Some(pid), Resource::Fsize, limit).expect("a limit");
+    meanwhile(&dir.join("t-0"));
     drop(stdin);
     let output = writer.wait_with_output().expect("writer ends");
-    let told = String::from_utf8_lossy(&output.stderr);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("File too large"), "{told}");
+    Some(told)
+}
+
+#[test]
+fn records_that_are_lost_when_the_log_is_closed_are_not_told_as_appended() {
+    let dir = folder();
+    let lines: Vec<_> = (0..5000).map(|n| format!("line {n}").into_bytes()).collect();
+    let Some(told) = told_by_one_that_cannot_close(dir.path(), &lines, |_| ()) else { return };
     assert!(told.contains("; lost ") && told.contains(" when the log was closed"), "{told}");
     told_is_there(dir.path(), &told, &lines);
+}
+
+#[test]
+fn of_a_log_that_can_neither_be_closed_nor_read_nothing_is_told_as_lost() {
+    let dir = folder();
+    let lines: Vec<_> = (0..5000).map(|n| format!("line {n}").into_bytes()).collect();
+    let removed = |folder: &Path| fs::remove_dir_all(folder).expect("removed");
+    let Some(told) = told_by_one_that_cannot_close(dir.path(), &lines, removed) else { return };
+    assert!(told.contains("t-0: which of the offsets 0.."), "{told}");
+    assert!(told.contains(" the log has cannot be read: ") && !told.contains("lost"), "{told}");
 }

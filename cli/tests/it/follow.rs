@@ -6,43 +6,25 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
-use crate::run::{bad, command, folder, good, joined, kseg_in, lines, segments};
+use crate::run::{bad, command, folder, good, joined, kseg_in, lines, reading, segments, writing};
 
 #[test]
 fn a_follower_sees_every_line_of_a_writer_that_rolls() {
     let dir = folder();
     good(dir.path(), &["append", "t-0"], b"first\n");
     let count = 6000;
-    let mut reader = command()
-        .args(["cat", "t-0", "--follow", "--count", &(count + 1).to_string()])
-        .current_dir(dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("reader");
-    let mut stdout = reader.stdout.take().expect("stdout");
+    let (mut reader, mut stdout) =
+        reading(dir.path(), &["cat", "t-0", "--follow", "--count", &(count + 1).to_string()]);
     let seen = thread::spawn(move || {
         let mut seen = Vec::new();
         stdout.read_to_end(&mut seen).expect("output");
         seen
     });
     let lines = lines(count);
-    let mut writer = command()
-        .args([
-            "append",
-            "t-0",
-            "--set",
-            "internal.segment.bytes=20000",
-            "--batch-size",
-            "700",
-            "--linger",
-            "0",
-        ])
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("writer");
-    let mut stdin = writer.stdin.take().expect("stdin");
+    let (mut writer, mut stdin) = writing(
+        dir.path(),
+        &["append", "t-0", "--set", "internal.segment.bytes=20000", "--batch-size", "700", "--linger", "0"],
+    );
     for part in lines.chunks(500) {
         stdin.write_all(&joined(part)).expect("written");
         stdin.flush().expect("flushed");
@@ -58,25 +40,13 @@ fn a_follower_sees_every_line_of_a_writer_that_rolls() {
 #[test]
 fn a_record_is_seen_while_its_writer_waits_for_more_input() {
     let dir = folder();
-    let mut writer = command()
-        .args(["append", "t-0", "--linger", "1"])
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("writer");
-    let mut stdin = writer.stdin.take().expect("stdin");
+    let (mut writer, mut stdin) = writing(dir.path(), &["append", "t-0", "--linger", "1"]);
     stdin.write_all(b"now\n").expect("written");
     while !dir.path().join("t-0/00000000000000000000.log").exists() {
         thread::yield_now();
     }
-    let mut reader = command()
-        .args(["cat", "t-0", "--follow"])
-        .current_dir(dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("reader");
-    let mut shown = BufReader::new(reader.stdout.take().expect("stdout")).lines();
+    let (mut reader, stdout) = reading(dir.path(), &["cat", "t-0", "--follow"]);
+    let mut shown = BufReader::new(stdout).lines();
     assert_eq!(shown.next().expect("line").expect("text"), "now");
     stdin.write_all(b"later\n").expect("written");
     assert_eq!(shown.next().expect("line").expect("text"), "later");
@@ -170,13 +140,8 @@ fn a_follower_waits_for_the_rest_of_a_batch_that_is_written_up_to_a_block() {
     good(dir.path(), &["append", "t-0", "--batch-size", "1"], &[&[b'x'; 3000][..], b"\n"].concat());
     let whole = fs::read(&log).expect("log");
     fs::write(&log, [&whole[..1024], &[0; 20_000]].concat()).expect("a begun batch");
-    let mut reader = command()
-        .args(["cat", "t-0", "--follow", "--count", "2"])
-        .current_dir(dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("reader");
-    let mut shown = BufReader::new(reader.stdout.take().expect("stdout")).lines();
+    let (mut reader, stdout) = reading(dir.path(), &["cat", "t-0", "--follow", "--count", "2"]);
+    let mut shown = BufReader::new(stdout).lines();
     assert_eq!(shown.next().expect("line").expect("text"), "one");
     fs::write(&log, [&whole[..], &[0; 20_000]].concat()).expect("the rest");
     assert_eq!(shown.next().expect("line").expect("text"), "x".repeat(3000));
@@ -203,15 +168,9 @@ fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
 #[test]
 fn what_was_told_as_appended_survives_a_killed_writer() {
     let dir = folder();
-    let mut writer = command()
-        .args(["append", "t-0", "--linger", "0", "--set", "internal.segment.bytes=20000"])
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("writer");
     let lines = lines(3000);
-    let mut stdin = writer.stdin.take().expect("stdin");
+    let (mut writer, mut stdin) =
+        writing(dir.path(), &["append", "t-0", "--linger", "0", "--set", "internal.segment.bytes=20000"]);
     stdin.write_all(&joined(&lines)).expect("written");
     stdin.flush().expect("flushed");
     // All of it can be read, though the writer still waits for more.
@@ -232,14 +191,7 @@ fn what_was_told_as_appended_survives_a_killed_writer() {
 #[test]
 fn a_writer_that_is_told_to_stop_keeps_what_it_has_taken() {
     let dir = folder();
-    let mut writer = command()
-        .args(["append", "t-0", "--linger", "60000"])
-        .current_dir(dir.path())
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("writer");
-    let mut stdin = writer.stdin.take().expect("stdin");
+    let (writer, mut stdin) = writing(dir.path(), &["append", "t-0", "--linger", "60000"]);
     stdin.write_all(b"one\ntwo\nthree\n").expect("written");
     stdin.flush().expect("flushed");
     // The folder is there before the first line is looked at, and a line takes far less than this.

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread;
 
 /// The program, to be given arguments.
@@ -46,6 +46,26 @@ pub(crate) fn bad(dir: &Path, args: &[&str], code: i32) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "kseg {args:?}: {stderr}");
     stderr
+}
+
+/// Starts the program in `dir`, to be written to as the test goes on. What it tells is kept.
+pub(crate) fn writing(dir: &Path, args: &[&str]) -> (Child, ChildStdin) {
+    let mut child = command()
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start kseg");
+    let stdin = child.stdin.take().expect("stdin");
+    (child, stdin)
+}
+
+/// Starts the program in `dir`, to be read from as the test goes on.
+pub(crate) fn reading(dir: &Path, args: &[&str]) -> (Child, ChildStdout) {
+    let mut child = command().args(args).current_dir(dir).stdout(Stdio::piped()).spawn().expect("start kseg");
+    let stdout = child.stdout.take().expect("stdout");
+    (child, stdout)
 }
 
 /// A folder that is removed at the end of the test.
