@@ -6,8 +6,9 @@
 //! come between two flushes, those who wait for the flush are many, and the next ones stay in the tail until it writes them
 //! together: a call for each would cost more than the sync. Where writes must be aligned, whole blocks go as they fill up to a
 //! chunk. When a flush, a seal or a truncation needs the last, partial block, it goes as it is, by the file's other way
-//! (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it goes padded. It is written again with what follows. No two writes in flight touch the same block, and none is in flight
-//! beside one that goes the other way: the page cache, which that leads through, is not to hold what is being written past it.
+//! (`unaligned` in the plan), so that the file ends with it; where there is none, or zeros stay ahead, it goes padded. It is
+//! written again with what follows. No two writes in flight touch the same block, and none is in flight beside one that goes
+//! the other way: the page cache, which that leads through, is not to hold what is being written past it.
 //!
 //! Space is taken ahead, so that a full disk is noticed before an append is accepted: what was accepted can only be lost
 //! to a failed write, and that fences the file. Where there is no space all the same (it was not taken ahead, or what the
@@ -565,7 +566,7 @@ impl Commits for QueuedAppender {
             self.uncache(&mut writer, synced.durable);
             let between = writer.accepted.saturating_sub(writer.flushed);
             let at_once = u64::from(self.plan.at_once);
-            let small = between < (writer.appends * at_once).min(u64::from(self.plan.chunk));
+            let small = between < writer.appends.saturating_mul(at_once).min(u64::from(self.plan.chunk));
             writer.gathers = small && writer.appends > 1;
             (writer.flushed, writer.appends) = (writer.accepted, 0);
         }

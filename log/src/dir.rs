@@ -131,7 +131,8 @@ impl LogDirOptions {
 
 /// A data directory that is open: no broker and no other process can open it meanwhile.
 ///
-/// Shared by reference, as in an `Arc`: also [`shutdown`](Self::shutdown) takes no more. Dropping it without one is as if the process had died: the next one to open it recovers.
+/// Shared by reference, as in an `Arc`: also [`shutdown`](Self::shutdown) takes no more. Dropping it without one is as if the
+/// process had died: the next one to open it recovers.
 pub struct LogDir {
     pub(crate) inner: Arc<DirInner>,
 }

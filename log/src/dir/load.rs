@@ -71,7 +71,7 @@ impl LogDir {
     ///
     /// Source: Kafka `LogManager.loadLogs`.
     pub fn load_all(&self, options: LoadOptions<'_>) -> Result<LoadSummary> {
-        drop(self.inner.serve()?);
+        self.inner.health.check()?;
         let partitions = self.inner.noted(self.partitions())?;
         let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);

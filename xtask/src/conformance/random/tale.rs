@@ -81,6 +81,7 @@ impl<'a> Tale<'a> {
     /// The oracle has ended.
     pub(super) fn put(&mut self, op: Value) -> Result<Value, String> {
         if let Some(delay) = op.pointer("/config/file.delete.delay.ms").and_then(Value::as_str) {
+            // What is no number is refused, and delays nothing.
             self.delay = self.delay.max(delay.parse().unwrap_or(0));
         }
         let line = op.to_string();
