@@ -6,7 +6,7 @@
 //! batch is built anew.
 //!
 //! One batch is allowed, or several uncompressed messages of magic 0 or 1. All records of a batch are looked at before
-//! the errors are reported, together.
+//! the errors are reported, together; each message is a batch, so that of several the first at fault is reported.
 //!
 //! Unlike Kafka this decodes compressed records fully where it keeps them as they are, so that what could not be read
 //! back is not stored. They are decompressed piece by piece, and no more than a piece is held, unless the batch is built
@@ -34,6 +34,7 @@ use crate::batches::Batches;
 use crate::codec::{Codec, Magic, TimestampType};
 use crate::legacy::read::{Inner, WrapperStream};
 use crate::number::{Offset, ProducerEpoch, ProducerId, Timestamp};
+use crate::record::Record;
 use crate::records::{V2Records, survey};
 use error::Faults;
 use rules::check_batch;
@@ -43,7 +44,8 @@ use rules::check_batch;
 ///
 /// `batches` holds whole batches and nothing else, and the caller has checked every checksum. `source_codec` is the
 /// codec of the last compressed batch among them, none if there is none. On return `batches` holds what is to be
-/// stored: the same bytes with another header, or another batch. On an error its contents are unspecified.
+/// stored: the same bytes with another header, or another batch, or no bytes where a batch without records would have to be
+/// built anew. On an error its contents are unspecified.
 ///
 /// # Errors
 /// [`ValidationError::Batch`] for a batch that may not be appended, [`ValidationError::Records`] for records that may
@@ -116,6 +118,9 @@ fn assign_decoded(
     (source_codec, target_codec): (Codec, Codec),
     rules: &LeaderRules,
 ) -> Result<Assigned, ValidationError> {
+    if source_codec == Codec::None && target_codec == Codec::None {
+        return convert(batches, &head, first, rules);
+    }
     let mut walk = Walk { rules, count: 0, uncompressed: 0, largest: -1, consecutive: true };
     walk.all(batches, &head)?;
 
@@ -130,11 +135,38 @@ fn assign_decoded(
         return Err(ValidationError::batch(BatchFault::OffsetDeltas));
     }
     let level = rules.target_codec.and_then(|codec| rules.levels.of(codec));
-    let assigned = rebuild(batches, &head, first, (target_codec, level), rules)?;
-    // A conversion without compression is not looked at first in Kafka.
-    let plain = source_codec == Codec::None && target_codec == Codec::None;
-    let looked_at = if plain { 0 } else { walk.uncompressed };
-    Ok(Assigned { temporary_bytes: looked_at + assigned.temporary_bytes, ..assigned })
+    let mut rebuilt = Rebuilt::new(&head, first, (target_codec, level), rules);
+    for batch in Batches::new(batches) {
+        batch?.stream_records(rules.decompressed_limit)?.try_for_each(|record| rebuilt.append(record))?;
+    }
+    let assigned = rebuilt.replace(batches, rules)?;
+    Ok(Assigned { temporary_bytes: walk.uncompressed + assigned.temporary_bytes, ..assigned })
+}
+
+/// Path B: each record is looked at, and taken over at once, so that the first fault is the first in the order of the records,
+/// whether it is one of the rules or one of the new batch's.
+fn convert(
+    batches: &mut BytesMut,
+    head: &BatchHeader,
+    first: Offset,
+    rules: &LeaderRules,
+) -> Result<Assigned, ValidationError> {
+    let mut rebuilt = Rebuilt::new(head, first, (Codec::None, None), rules);
+    for batch in Batches::new(batches) {
+        let batch = batch?;
+        check_batch(head, batch.header(), rules.origin)?;
+        let checks = rules.record_checks(batch.header());
+        // A message is a batch of one record.
+        batch.stream_records(rules.decompressed_limit)?.try_for_each(|record| {
+            match checks.fault(record.key.is_some(), record.timestamp) {
+                Some(kind) => {
+                    Err(ValidationError::Records { faults: vec![RecordFault { batch_index: 0, kind }] })
+                }
+                None => rebuilt.append(record),
+            }
+        })?;
+    }
+    rebuilt.replace(batches, rules)
 }
 
 /// The first batch, which must be the only one unless all are uncompressed and of magic 0 or 1.
@@ -291,52 +323,64 @@ impl Walk<'_> {
     }
 }
 
-/// Path B, and C where the batch cannot stay as it is: one new batch of magic 2.
+/// One new batch of magic 2: path B, and C where the batch cannot stay as it is.
 ///
 /// The fields of the producer and the transactional flag are those of the first batch; the control flag and a delete
 /// horizon are not carried over.
-fn rebuild(
-    bytes: &mut BytesMut,
-    head: &BatchHeader,
+struct Rebuilt {
+    builder: RecordBatchBuilder,
     first: Offset,
-    (codec, level): (Codec, Option<i32>),
-    rules: &LeaderRules,
-) -> Result<Assigned, ValidationError> {
-    let mut builder = RecordBatchBuilder::new(BatchOptions {
-        codec,
-        level,
-        timestamp_type: rules.timestamp_type,
-        log_append_time: rules.log_append_time(),
-        base_offset: first,
-        leader_epoch: Some(rules.leader_epoch),
-        producer: Some(Producer {
-            id: head.producer_id().unwrap_or(ProducerId::new(-1)),
-            epoch: head.producer_epoch().unwrap_or(ProducerEpoch::new(-1)),
-            base_sequence: head.base_sequence(),
-        }),
-        transactional: head.is_transactional(),
-        ..BatchOptions::default()
-    });
-    let mut count = 0;
-    for batch in Batches::new(bytes) {
-        batch?.stream_records(rules.decompressed_limit)?.try_for_each(|record| {
-            builder.append_record(after(first, count), record)?;
-            count += 1;
-            Ok::<_, ValidationError>(())
-        })?;
+    count: u64,
+}
+
+impl Rebuilt {
+    fn new(
+        head: &BatchHeader,
+        first: Offset,
+        (codec, level): (Codec, Option<i32>),
+        rules: &LeaderRules,
+    ) -> Rebuilt {
+        let builder = RecordBatchBuilder::new(BatchOptions {
+            codec,
+            level,
+            timestamp_type: rules.timestamp_type,
+            log_append_time: rules.log_append_time(),
+            base_offset: first,
+            leader_epoch: Some(rules.leader_epoch),
+            producer: Some(Producer {
+                id: head.producer_id().unwrap_or(ProducerId::new(-1)),
+                epoch: head.producer_epoch().unwrap_or(ProducerEpoch::new(-1)),
+                base_sequence: head.base_sequence(),
+            }),
+            transactional: head.is_transactional(),
+            ..BatchOptions::default()
+        });
+        Rebuilt { builder, first, count: 0 }
     }
-    let max_timestamp = if count == 0 { None } else { builder.max_timestamp() };
-    let temporary_bytes = builder.uncompressed_size() as u64;
-    let mut out = BytesMut::new();
-    builder.finish(&mut out)?;
-    *bytes = out;
-    Ok(Assigned {
-        next_offset: after(first, count),
-        max_timestamp,
-        log_append_time: rules.log_append_time(),
-        sizes_may_have_changed: true,
-        record_count: count,
-        converted_records: count,
-        temporary_bytes,
-    })
+
+    /// Takes a record over, at the next offset.
+    fn append(&mut self, record: &Record<'_>) -> Result<(), ValidationError> {
+        self.builder.append_record(after(self.first, self.count), record)?;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Puts the batch in the place of those that it was made of; nothing, where they had no records.
+    fn replace(mut self, batches: &mut BytesMut, rules: &LeaderRules) -> Result<Assigned, ValidationError> {
+        let Rebuilt { first, count, .. } = self;
+        let max_timestamp = if count == 0 { None } else { self.builder.max_timestamp() };
+        let temporary_bytes = self.builder.uncompressed_size() as u64;
+        let mut out = BytesMut::new();
+        self.builder.finish(&mut out)?;
+        *batches = out;
+        Ok(Assigned {
+            next_offset: after(first, count),
+            max_timestamp,
+            log_append_time: rules.log_append_time(),
+            sizes_may_have_changed: true,
+            record_count: count,
+            converted_records: count,
+            temporary_bytes,
+        })
+    }
 }

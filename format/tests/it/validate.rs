@@ -377,6 +377,67 @@ fn format_edge_149_a_negative_timestamp() {
 }
 
 #[test]
+fn of_several_old_messages_the_first_at_fault_decides() {
+    let message = |time: i64, key: Option<&[u8]>| {
+        let record = LegacyRecord {
+            offset: Offset::ZERO,
+            timestamp: Some(Timestamp::new(time.max(0))),
+            key,
+            value: Some(b"v"),
+        };
+        let mut out = BytesMut::new();
+        legacy::encode(&LegacyOptions::default(), &[record], &mut out).unwrap();
+        // The encoder takes no such time.
+        out[18..26].copy_from_slice(&time.to_be_bytes());
+        let crc = crc32fast::hash(&out[16..]);
+        out[12..16].copy_from_slice(&crc.to_be_bytes());
+        out
+    };
+    let key = Some(&b"k"[..]);
+    let (fine, negative, keyless, late) =
+        (message(NOW, key), message(-5, key), message(NOW, None), message(i64::MAX, key));
+    let v0 = old(Magic::V0, Codec::None, 1);
+    let topic = LeaderRules { compacted: true, ..rules() };
+    let invalid_timestamp = "IllegalArgumentException";
+    for (messages, name) in [
+        ([&fine, &negative], invalid_timestamp),
+        ([&negative, &keyless], invalid_timestamp),
+        ([&negative, &late], invalid_timestamp),
+        ([&negative, &v0], invalid_timestamp),
+        ([&keyless, &negative], "RecordValidationException"),
+        ([&late, &negative], "RecordValidationException"),
+        ([&keyless, &v0], "RecordValidationException"),
+        ([&v0, &negative], INVALID),
+    ] {
+        let set = messages.map(|message| &message[..]).concat();
+        assert_eq!(refused(&set, Codec::None, &topic).kafka_name(), name);
+    }
+    // Where the batch is compressed, all messages are looked at before it is built.
+    #[cfg(feature = "gzip")]
+    for (messages, name) in [
+        ([&negative, &keyless], "RecordValidationException"),
+        ([&negative, &v0], INVALID),
+        ([&fine, &negative], invalid_timestamp),
+    ] {
+        let set = messages.map(|message| &message[..]).concat();
+        let topic = LeaderRules { target_codec: Some(Codec::Gzip), ..topic.clone() };
+        assert_eq!(refused(&set, Codec::None, &topic).kafka_name(), name);
+    }
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn a_batch_without_records_that_would_be_built_anew_is_no_bytes() {
+    let mut empty = BytesMut::new();
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    builder.finish_empty(&mut empty, Offset::new(3), None).unwrap();
+    let coordinator = LeaderRules { origin: Origin::Coordinator, ..to(Codec::Gzip) };
+    let assigned = assign_offsets(&mut empty, Offset::new(1_234_567), Codec::None, &coordinator).unwrap();
+    assert_eq!(empty.len(), 0);
+    assert_eq!((assigned.next_offset.get(), assigned.max_timestamp), (1_234_567, None));
+}
+
+#[test]
 fn format_edge_191_old_messages_become_one_batch() {
     for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4] {
         if !codec.is_enabled() {

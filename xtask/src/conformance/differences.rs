@@ -32,6 +32,7 @@ pub(crate) const HELD: &[&str] = &[
     "expired-truncate",
     "idempotence",
     "idempotence-wrap",
+    "legacy-refused",
     "legacy-v0",
     "legacy-v1",
     "marks-in-gaps",
