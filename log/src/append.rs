@@ -22,7 +22,8 @@ use crate::producers::Checked;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AppendInfo {
-    /// Offset of the first record; for batches of format versions 0 and 1 with offsets given, not known.
+    /// Offset of the first record; for batches of format versions 0 and 1 with offsets given, not known. Of a batch without
+    /// records the one that the next record gets.
     pub first_offset: Option<Offset>,
     /// Offset of the last record; `None` where nothing was appended.
     pub last_offset: Option<Offset>,
@@ -443,6 +444,13 @@ impl Inner {
             kept.rules.now = Timestamp::new(seen.now_ms);
             kept.rules.leader_epoch = leader_epoch;
             let assigned = self.assign(&mut batches, first, seen.source_codec, &kept.rules)?;
+            if batches.is_empty() {
+                // A batch without records, of which nothing is left where it has to be built anew.
+                writer.kept = Some(kept);
+                let nothing = self.nothing_appended();
+                let info = AppendInfo { first_offset: Some(first), size: seen.valid_bytes, ..nothing.info };
+                return Ok(Appended { info, ..nothing });
+            }
             seen.first_offset = Some(first);
             seen.last_offset = Offset::new(assigned.next_offset.get().wrapping_sub(1));
             seen.max_timestamp = assigned.max_timestamp;

@@ -523,6 +523,23 @@ fn format_edge_93_an_old_message_empties_the_leader_epochs() {
 }
 
 #[test]
+fn of_a_batch_without_records_that_has_to_be_compressed_nothing_is_left() {
+    let bench = Bench::new(&[("compression.type", "gzip")]);
+    let log = bench.open();
+    lead(&log, 2, 1, 100);
+    let mut empty = BytesMut::new();
+    let mut builder = RecordBatchBuilder::new(BatchOptions::default());
+    let size = builder.finish_empty(&mut empty, Offset::new(3), None).expect("a header");
+    let before = (log.size(), bench.files());
+    let info =
+        log.append_as_leader(empty, LeaderEpoch::new(5), Origin::Coordinator).expect("an append of nothing");
+    assert_eq!((info.first_offset, info.last_offset, info.size), (Some(Offset::new(2)), None, size));
+    assert_eq!((offsets(&log).2, log.latest_epoch()), (2, Some(LeaderEpoch::new(0))));
+    assert_eq!((log.size(), bench.files()), before);
+    assert_eq!(lead(&log, 1, 1, 100).first_offset, Some(Offset::new(2)));
+}
+
+#[test]
 fn format_edge_168_random_bytes_never_get_into_a_follower_s_log() {
     let bench = Bench::new(&[]);
     let log = bench.open();

@@ -148,10 +148,12 @@ fn append(log: &Log, op: Fields<'_>, guard: Option<VerificationGuard>, follower:
 }
 
 fn appended(info: &AppendInfo) -> Value {
-    let offset = |o: Option<Offset>| o.map_or(-1, Offset::get);
+    let first = info.first_offset.map_or(-1, Offset::get);
+    // Of a batch without records Kafka tells the offset in front of the next.
+    let last = info.last_offset.map_or((first - 1).max(-1), Offset::get);
     json!({
-        "first": offset(info.first_offset),
-        "last": offset(info.last_offset),
+        "first": first,
+        "last": last,
         "maxTimestamp": Timestamp::to_raw(info.max_timestamp),
         "logAppendTime": Timestamp::to_raw(info.log_append_time),
         "logStart": info.log_start_offset.get(),
