@@ -266,7 +266,8 @@ impl Log {
     ///
     /// # Errors
     /// As [`append_as_leader`](Log::append_as_leader), but without a limit on a batch;
-    /// [`Error::OffsetsOutOfOrder`] and [`Error::UnexpectedAppendOffset`] where offsets go back. Nothing is written.
+    /// [`Error::OffsetsOutOfOrder`] and [`Error::UnexpectedAppendOffset`] where offsets go back. Nothing is written; but of
+    /// messages of magic 0 and 1 whose offsets are too far apart for one segment, those that fit the first may be in the log.
     ///
     /// Source: Kafka `UnifiedLog.appendAsFollower`.
     pub fn append_as_follower(&self, batches: Bytes, leader_epoch: LeaderEpoch) -> Result<AppendInfo> {
@@ -309,6 +310,9 @@ impl Log {
             log.check_writable()?;
             let kept = log.take_kept(writer)?;
             log.check_given(kept.log_end, &seen, &batches)?;
+            if seen.first_offset.is_none() && seen.last_offset.relative_to(seen.first()).is_none() {
+                return log.append_far_apart(writer, deferred, batches, &seen, leader_epoch, kept);
+            }
             let origin = (Origin::Replication, TransactionRequest::default());
             log.append_checked(writer, deferred, batches, &seen, origin, kept)
         })
@@ -589,6 +593,53 @@ impl Inner {
             size: seen.valid_bytes,
         };
         Ok(Appended { info, durability, flush_due })
+    }
+
+    /// Appends a follower's messages of magic 0 and 1 of which no segment can hold all: as many of them at a time as one can.
+    ///
+    /// Kafka writes them into one, which begins above the first of them: no timestamp finds those, and a log that was not closed
+    /// in order cannot be opened any more.
+    #[cold]
+    fn append_far_apart(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+        deferred: &mut Deferred,
+        mut batches: Bytes,
+        seen: &Analysis,
+        leader_epoch: LeaderEpoch,
+        mut kept: Box<Kept>,
+    ) -> Result<Appended> {
+        if batches.len() as u64 > kept.segment_size_max {
+            return Err(self.set_too_large(batches.len(), kept.segment_size_max));
+        }
+        let origin = Origin::Replication;
+        let mut appended = self.nothing_appended();
+        while !batches.is_empty() {
+            let near = batches.split_to(self.len_for_one_segment(&batches)?);
+            let Some(looked_at) = self.analyze(&near, origin, leader_epoch)? else { break };
+            let looked_at = Analysis { durable: seen.durable, ..looked_at };
+            let origin = (origin, TransactionRequest::default());
+            appended = self.append_checked(writer, deferred, near, &looked_at, origin, kept)?;
+            kept = self.take_kept(writer)?;
+        }
+        let (max_timestamp, size) = (seen.max_timestamp, seen.valid_bytes);
+        let info = AppendInfo { first_offset: None, max_timestamp, size, ..appended.info };
+        Ok(Appended { info, ..appended })
+    }
+
+    /// Bytes of the batches, from the first on, whose last offsets one segment can hold.
+    fn len_for_one_segment(&self, batches: &[u8]) -> Result<usize> {
+        let mut walk = Batches::new(batches);
+        let mut first = None;
+        loop {
+            let position = walk.position();
+            let Some(batch) = walk.next() else { return Ok(position) };
+            let batch = batch.map_err(|source| Error::Decode { dir: self.dir.clone(), position, source })?;
+            let last = batch.header().last_offset();
+            if last.relative_to(*first.get_or_insert(last)).is_none() {
+                return Ok(position);
+            }
+        }
     }
 
     /// The answer to an append that repeats `batch`, which is in the log.

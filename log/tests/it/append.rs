@@ -522,6 +522,58 @@ fn format_edge_93_an_old_message_empties_the_leader_epochs() {
     }
 }
 
+/// A message of magic 1 at each of these offsets, its time ten thousand times its place among them.
+fn messages_at(offsets: &[i64]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    for (time, offset) in (0..).step_by(10_000).zip(offsets) {
+        let record = LegacyRecord {
+            offset: Offset::new(*offset),
+            timestamp: Some(Timestamp::new(time)),
+            key: None,
+            value: Some(b"v"),
+        };
+        legacy::encode(&LegacyOptions::default(), &[record], &mut bytes).expect("a message");
+    }
+    bytes.freeze()
+}
+
+#[test]
+fn old_messages_whose_offsets_no_segment_can_hold_together_go_into_several() {
+    const SPAN: i64 = i32::MAX as i64;
+    let all = [3, 4, 4 + SPAN, 5 + SPAN, 5 + 4 * SPAN];
+    let bytes = messages_at(&all);
+    let each = (bytes.len() / all.len()) as u64;
+    let bench = Bench::new(&[]);
+    let log = bench.open();
+    let info = log.append_as_follower(bytes, LeaderEpoch::new(0)).expect("an append");
+    assert_eq!((info.first_offset, info.last_offset.map(Offset::get)), (None, Some(5 + 4 * SPAN)));
+    assert_eq!((info.max_timestamp, info.size as u64), (Some(Timestamp::new(40_000)), 5 * each));
+    // The first holds what lies at most so far above its first message.
+    let found = |log: &Log| {
+        assert_eq!((bases(log), log.size()), (vec![0, 5, 5 + 3 * SPAN], 5 * each));
+        for (n, offset) in all.iter().enumerate() {
+            let behind = if n == 0 { 0 } else { all[n - 1] + 1 };
+            for asked in [behind, *offset] {
+                assert_eq!(read(log, asked).0, *offset, "{asked}");
+            }
+        }
+    };
+    found(&log);
+    // Nothing of it is lost in a crash.
+    log.flush(false).expect("a flush");
+    drop(log);
+    found(&bench.open_unclean(0));
+}
+
+#[test]
+fn of_old_messages_too_many_for_a_segment_none_is_appended() {
+    let bytes = messages_at(&[0, i64::from(i32::MAX) + 1]);
+    let limit = (bytes.len() - 1).to_string();
+    let log = Bench::new(&[("internal.segment.bytes", &limit)]).open();
+    let refused = log.append_as_follower(bytes, LeaderEpoch::new(0));
+    assert_eq!((kafka_name(refused), log.size()), ("RecordBatchTooLargeException", 0));
+}
+
 #[test]
 fn of_a_batch_without_records_that_has_to_be_compressed_nothing_is_left() {
     let bench = Bench::new(&[("compression.type", "gzip")]);
