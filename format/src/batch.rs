@@ -152,16 +152,76 @@ impl Deref for Batch<'_> {
 }
 
 /// A batch whose checksum was right when [`Batch::verify`] looked at it. Its records may still be malformed.
+///
+/// It derefs to its header and hands out its records as a [`Batch`] does, but the checksum is not paid for twice:
+///
+/// ```compile_fail,E0599
+/// fn verify_again(batch: kseg_format::CheckedBatch<'_>) -> bool {
+///     batch.verify().is_ok()
+/// }
+/// ```
+///
+/// What takes a batch whatever its checksum takes this one as `Batch::from(checked)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckedBatch<'a> {
     batch: Batch<'a>,
 }
 
-impl<'a> Deref for CheckedBatch<'a> {
-    type Target = Batch<'a>;
+impl<'a> CheckedBatch<'a> {
+    /// The fixed fields.
+    #[inline]
+    pub fn header(&self) -> &BatchHeader {
+        self.batch.header()
+    }
+
+    /// The bytes of the batch, all of them and no others.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.batch.as_bytes()
+    }
+
+    /// As [`Batch::base_offset_deep`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn base_offset_deep(&self, scratch: &mut Vec<u8>, limit: usize) -> Result<Offset, DecodeError> {
+        self.batch.base_offset_deep(scratch, limit)
+    }
+
+    /// As [`Batch::records`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn records<'s>(&self, scratch: &'s mut Vec<u8>, limit: usize) -> Result<Records<'s>, DecodeError>
+    where
+        'a: 's,
+    {
+        self.batch.records(scratch, limit)
+    }
+
+    /// As [`Batch::stream_records`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stream_records(&self, limit: usize) -> Result<RecordStream<'a>, DecodeError> {
+        self.batch.stream_records(limit)
+    }
+}
+
+impl Deref for CheckedBatch<'_> {
+    type Target = BatchHeader;
 
     #[inline]
-    fn deref(&self) -> &Batch<'a> {
-        &self.batch
+    fn deref(&self) -> &BatchHeader {
+        self.batch.header()
+    }
+}
+
+impl<'a> From<CheckedBatch<'a>> for Batch<'a> {
+    /// The same batch, of which nothing is said any more.
+    #[inline]
+    fn from(checked: CheckedBatch<'a>) -> Batch<'a> {
+        checked.batch
     }
 }

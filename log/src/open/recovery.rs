@@ -168,7 +168,7 @@ impl Loading<'_> {
                 epochs_changed = true;
             }
             let place = Place { segment: segment.base_offset(), position };
-            let ended = observe(producers, &batch, place).unwrap_or_else(|reason| {
+            let ended = observe(producers, &batch.into(), place).unwrap_or_else(|reason| {
                 let offset = header.base_offset().unwrap_or(header.last_offset());
                 doubts.add(segment.path(), Some(position), offset, reason);
                 Vec::new()

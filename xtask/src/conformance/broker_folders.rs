@@ -10,7 +10,7 @@ use std::process::Command;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use kseg_format::{AbortedTransaction, Batch, Batches, Offset, Record, Timestamp, TimestampType};
+use kseg_format::{AbortedTransaction, BatchHeader, Batches, Offset, Record, Timestamp, TimestampType};
 use kseg_log::{Isolation, Log, LogDir, LogDirOptions, TimestampQuery, TopicPartition};
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ fn records(log: &Log, isolation: Isolation) -> Result<Vec<Value>, String> {
         let aborted = fetch.aborted.unwrap_or_default();
         let before = next;
         for batch in Batches::new(&bytes) {
-            let batch = *batch.map_err(|e| e.to_string())?.verify().map_err(|e| e.to_string())?;
+            let batch = batch.map_err(|e| e.to_string())?.verify().map_err(|e| e.to_string())?;
             next = batch.last_offset().next();
             if batch.is_control() || is_aborted(&batch, &aborted) {
                 continue;
@@ -129,7 +129,7 @@ fn records(log: &Log, isolation: Isolation) -> Result<Vec<Value>, String> {
 }
 
 /// Whether a consumer of committed records leaves the batch out: its producer's transaction around it was aborted.
-fn is_aborted(batch: &Batch<'_>, aborted: &[AbortedTransaction]) -> bool {
+fn is_aborted(batch: &BatchHeader, aborted: &[AbortedTransaction]) -> bool {
     let base = batch.base_offset().unwrap_or(Offset::ZERO);
     batch.is_transactional()
         && aborted.iter().any(|transaction| {
@@ -138,7 +138,7 @@ fn is_aborted(batch: &Batch<'_>, aborted: &[AbortedTransaction]) -> bool {
         })
 }
 
-fn described(batch: &Batch<'_>, record: &Record<'_>) -> Value {
+fn described(batch: &BatchHeader, record: &Record<'_>) -> Value {
     let bytes = |bytes: Option<&[u8]>| bytes.map_or(Value::Null, |bytes| STANDARD.encode(bytes).into());
     let mut headers = Vec::new();
     for header in record.headers() {

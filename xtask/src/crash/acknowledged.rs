@@ -242,7 +242,7 @@ fn records(log: &Log) -> Result<[u64; PRODUCERS], String> {
         let region = fetch.region.ok_or_else(|| format!("nothing at offset {at}"))?;
         let bytes = region.to_bytes().map_err(|e| e.to_string())?;
         for batch in Batches::new(&bytes) {
-            let batch = *batch.map_err(|e| e.to_string())?.verify().map_err(|e| e.to_string())?;
+            let batch = batch.map_err(|e| e.to_string())?.verify().map_err(|e| e.to_string())?;
             for record in batch.records(&mut scratch, 1 << 20).map_err(|e| e.to_string())? {
                 let record = record.map_err(|e| e.to_string())?;
                 let found = record.value().unwrap_or_default();
