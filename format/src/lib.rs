@@ -81,7 +81,7 @@ pub use error::{DecodeError, EncodeError, Expected, Found, Place};
 pub use filter::{BatchFate, BatchFilter, FilterError, FilterOptions, Filtered, Retention};
 pub use framing::{Framed, first_batch_size, frame};
 pub use number::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, RelativeOffset, Sequence, Timestamp};
-pub use producer_snapshot::{SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};
+pub use producer_snapshot::{SnapshotBatch, SnapshotEntry, SnapshotError, decode_snapshot, encode_snapshot};
 pub use record::{Header, Headers, OwnedHeader, OwnedRecord, Record};
 pub use records::{RecordStream, Records};
 pub use small_files::{CleanShutdown, MetaProperties, PartitionMetadata, SmallFileError, Uuid, UuidError};

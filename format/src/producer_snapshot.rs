@@ -7,36 +7,45 @@
 //! | 6 | 4 | number of entries |
 //! | 10 | 46 each | producer id 8, epoch 2, last sequence 4, last offset 8, offset delta 4, timestamp 8, coordinator epoch 4, first offset of the open transaction 8 |
 //!
-//! Of a producer's batches only the last is kept. -1 stands for what there is none of.
+//! Of a producer's batches only the last is kept. -1 stands for what there is none of; a batch and a transaction with another
+//! negative offset are none either.
 //!
 //! Source: Kafka `ProducerStateManager.writeSnapshot`, `readSnapshot`.
 
 use std::fmt;
 
 use crate::crc;
+use crate::number::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-/// The fields of a producer in a snapshot, as they lie there: -1 is none.
+/// What a snapshot tells of a producer.
 #[allow(clippy::exhaustive_structs, reason = "an entry of version 1 has these fields")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotEntry {
-    /// The producer's id.
-    pub id: i64,
-    /// Its epoch.
-    pub epoch: i16,
-    /// Sequence of its last record; -1 without a batch.
-    pub last_sequence: i32,
-    /// Last offset of its last batch of data; a negative one means that there is none.
-    pub last_offset: i64,
-    /// That offset minus the batch's base offset; 0 without a batch.
-    pub offset_delta: i32,
-    /// Timestamp of its last batch or marker, in milliseconds.
-    pub timestamp: i64,
+    /// The producer.
+    pub producer_id: ProducerId,
+    /// Its epoch; `None` where only markers that say nothing were met.
+    pub producer_epoch: Option<ProducerEpoch>,
+    /// Its last batch of data, where it has one.
+    pub last_batch: Option<SnapshotBatch>,
+    /// Timestamp of its last batch or marker.
+    pub timestamp: Option<Timestamp>,
     /// Epoch of the coordinator that wrote its last marker.
-    pub coordinator_epoch: i32,
-    /// First offset of its open transaction; a negative one means that there is none.
-    pub transaction_start: i64,
+    pub coordinator_epoch: Option<i32>,
+    /// First offset of its open transaction.
+    pub transaction_start: Option<Offset>,
 }
 
+/// What a snapshot tells of a producer's last batch of data.
+#[allow(clippy::exhaustive_structs, reason = "an entry of version 1 has these fields")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotBatch {
+    /// Sequence of its last record; `None` where it has none (a coordinator's batch).
+    pub last_sequence: Option<Sequence>,
+    /// Its last offset.
+    pub last_offset: Offset,
+    /// That offset minus the batch's base offset.
+    pub offset_delta: i32,
+}
 const VERSION: i16 = 1;
 
 const VERSION_AT: usize = 0;
@@ -60,15 +69,21 @@ const _: () = assert!(ENTRY_LEN == 46);
 pub fn encode_snapshot(entries: impl IntoIterator<Item = SnapshotEntry>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
     let mut count: i32 = 0;
-    for raw in entries {
-        bytes.extend(raw.id.to_be_bytes());
-        bytes.extend(raw.epoch.to_be_bytes());
-        bytes.extend(raw.last_sequence.to_be_bytes());
-        bytes.extend(raw.last_offset.to_be_bytes());
-        bytes.extend(raw.offset_delta.to_be_bytes());
-        bytes.extend(raw.timestamp.to_be_bytes());
-        bytes.extend(raw.coordinator_epoch.to_be_bytes());
-        bytes.extend(raw.transaction_start.to_be_bytes());
+    for entry in entries {
+        let (sequence, offset, delta) = match entry.last_batch {
+            Some(batch) => {
+                (Sequence::to_raw(batch.last_sequence), batch.last_offset.get(), batch.offset_delta)
+            }
+            None => (-1, -1, 0),
+        };
+        bytes.extend(entry.producer_id.get().to_be_bytes());
+        bytes.extend(ProducerEpoch::to_raw(entry.producer_epoch).to_be_bytes());
+        bytes.extend(sequence.to_be_bytes());
+        bytes.extend(offset.to_be_bytes());
+        bytes.extend(delta.to_be_bytes());
+        bytes.extend(Timestamp::to_raw(entry.timestamp).to_be_bytes());
+        bytes.extend(entry.coordinator_epoch.unwrap_or(-1).to_be_bytes());
+        bytes.extend(entry.transaction_start.map_or(-1, Offset::get).to_be_bytes());
         count += 1;
     }
     bytes[VERSION_AT..CRC_AT].copy_from_slice(&VERSION.to_be_bytes());
@@ -81,17 +96,22 @@ pub fn encode_snapshot(entries: impl IntoIterator<Item = SnapshotEntry>) -> Vec<
 /// Reads a snapshot.
 ///
 /// ```
-/// use kseg_format::{SnapshotEntry, decode_snapshot, encode_snapshot};
+/// use kseg_format::{
+///     Offset, ProducerEpoch, ProducerId, Sequence, SnapshotBatch, SnapshotEntry, Timestamp, decode_snapshot,
+///     encode_snapshot,
+/// };
 ///
 /// let producer = SnapshotEntry {
-///     id: 1001,
-///     epoch: 2,
-///     last_sequence: 0,
-///     last_offset: 102,
-///     offset_delta: 2,
-///     timestamp: 1_700_000_000_001,
-///     coordinator_epoch: -1,
-///     transaction_start: 100,
+///     producer_id: ProducerId::new(1001),
+///     producer_epoch: Some(ProducerEpoch::new(2)),
+///     last_batch: Some(SnapshotBatch {
+///         last_sequence: Some(Sequence::new(9)),
+///         last_offset: Offset::new(102),
+///         offset_delta: 2,
+///     }),
+///     timestamp: Some(Timestamp::new(1_700_000_000_001)),
+///     coordinator_epoch: None,
+///     transaction_start: Some(Offset::new(100)),
 /// };
 /// let bytes = encode_snapshot([producer]);
 /// assert_eq!(decode_snapshot(&bytes)?, [producer]);
@@ -128,15 +148,21 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, SnapshotError
 }
 
 fn entry(bytes: &[u8]) -> SnapshotEntry {
-    SnapshotEntry {
-        id: i64::from_be_bytes(field(bytes, ID_AT)),
-        epoch: i16::from_be_bytes(field(bytes, EPOCH_AT)),
-        last_sequence: i32::from_be_bytes(field(bytes, LAST_SEQUENCE_AT)),
-        last_offset: i64::from_be_bytes(field(bytes, LAST_OFFSET_AT)),
+    let offset_at =
+        |at| Some(i64::from_be_bytes(field(bytes, at))).filter(|offset| *offset >= 0).map(Offset::new);
+    let last_batch = offset_at(LAST_OFFSET_AT).map(|last_offset| SnapshotBatch {
+        last_sequence: Sequence::from_raw(i32::from_be_bytes(field(bytes, LAST_SEQUENCE_AT))),
+        last_offset,
         offset_delta: i32::from_be_bytes(field(bytes, OFFSET_DELTA_AT)),
-        timestamp: i64::from_be_bytes(field(bytes, TIMESTAMP_AT)),
-        coordinator_epoch: i32::from_be_bytes(field(bytes, COORDINATOR_EPOCH_AT)),
-        transaction_start: i64::from_be_bytes(field(bytes, TRANSACTION_START_AT)),
+    });
+    let coordinator_epoch = i32::from_be_bytes(field(bytes, COORDINATOR_EPOCH_AT));
+    SnapshotEntry {
+        producer_id: ProducerId::new(i64::from_be_bytes(field(bytes, ID_AT))),
+        producer_epoch: ProducerEpoch::from_raw(i16::from_be_bytes(field(bytes, EPOCH_AT))),
+        last_batch,
+        timestamp: Timestamp::from_raw(i64::from_be_bytes(field(bytes, TIMESTAMP_AT))),
+        coordinator_epoch: (coordinator_epoch != -1).then_some(coordinator_epoch),
+        transaction_start: offset_at(TRANSACTION_START_AT),
     }
 }
 

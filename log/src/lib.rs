@@ -92,7 +92,9 @@ pub use dir::{
 pub use doubts::{Doubt, DoubtReason};
 pub use durability::Durability;
 pub use error::{Error, PolicyReason, Result};
-pub use kseg_format::{AbortedTransaction, EpochEntry, SnapshotEntry, SnapshotError, TopicPartition};
+pub use kseg_format::{
+    AbortedTransaction, EpochEntry, SnapshotBatch, SnapshotEntry, SnapshotError, TopicPartition,
+};
 pub use kseg_segment::{Cut, CutReason, FileRegion as Region, Finished, Replacement, TimestampedOffset};
 pub use leader_epoch::{EpochChange, EpochEnd, FileWrite, LeaderEpochCache, LeaderEpochError};
 pub use log::Log;

@@ -13,88 +13,88 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-fn raw() -> impl Strategy<Value = SnapshotEntry> {
-    (
-        any::<i64>(),
-        any::<i16>(),
-        any::<i32>(),
-        -1..i64::MAX,
-        any::<i32>(),
-        any::<i64>(),
-        any::<i32>(),
-        -1..i64::MAX,
-    )
-        .prop_map(
-            |(id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start)| {
-                let batch = last_offset >= 0;
-                SnapshotEntry {
-                    id,
-                    epoch,
-                    last_sequence: if batch { sequence } else { -1 },
-                    last_offset,
-                    offset_delta: if batch { delta } else { 0 },
-                    timestamp,
-                    coordinator_epoch,
-                    transaction_start,
-                }
-            },
-        )
+fn entry_of_any_kind() -> impl Strategy<Value = SnapshotEntry> {
+    let batch = (any::<i32>(), 0..i64::MAX, any::<i32>()).prop_map(|(sequence, offset, offset_delta)| {
+        let last_sequence = Sequence::from_raw(sequence);
+        SnapshotBatch { last_sequence, last_offset: Offset::new(offset), offset_delta }
+    });
+    let last_batch = prop::option::of(batch);
+    (any::<i64>(), any::<i16>(), last_batch, any::<i64>(), any::<i32>(), prop::option::of(0..i64::MAX))
+        .prop_map(|(id, epoch, last_batch, timestamp, coordinator_epoch, transaction_start)| SnapshotEntry {
+            producer_id: ProducerId::new(id),
+            producer_epoch: ProducerEpoch::from_raw(epoch),
+            last_batch,
+            timestamp: Timestamp::from_raw(timestamp),
+            coordinator_epoch: Some(coordinator_epoch).filter(|epoch| *epoch != -1),
+            transaction_start: transaction_start.map(Offset::new),
+        })
 }
+
+/// The second of the two producers.
+const MARKED: SnapshotEntry = SnapshotEntry {
+    producer_id: ProducerId::new(11),
+    producer_epoch: Some(ProducerEpoch::new(12)),
+    last_batch: None,
+    timestamp: Some(Timestamp::new(123_456)),
+    coordinator_epoch: Some(13),
+    transaction_start: None,
+};
 
 #[test]
 fn kafka_s_example_is_read_and_written_byte_for_byte() {
     let entries = decode_snapshot(&bytes(TWO)).unwrap();
     assert_eq!(encode_snapshot(entries.iter().copied()), bytes(TWO));
     let wrapping = SnapshotEntry {
-        id: 1001,
-        epoch: 2,
-        last_sequence: 0,
-        last_offset: 102,
-        offset_delta: 2,
-        timestamp: 1_700_000_000_001,
-        coordinator_epoch: -1,
-        transaction_start: 100,
+        producer_id: ProducerId::new(1001),
+        producer_epoch: Some(ProducerEpoch::new(2)),
+        last_batch: Some(SnapshotBatch {
+            last_sequence: Some(Sequence::new(0)),
+            last_offset: Offset::new(102),
+            offset_delta: 2,
+        }),
+        timestamp: Some(Timestamp::new(1_700_000_000_001)),
+        coordinator_epoch: None,
+        transaction_start: Some(Offset::new(100)),
     };
-    let marked = SnapshotEntry {
-        id: 11,
-        epoch: 12,
-        last_sequence: -1,
-        last_offset: -1,
-        offset_delta: 0,
-        timestamp: 123_456,
-        coordinator_epoch: 13,
-        transaction_start: -1,
-    };
-    assert_eq!(entries, [wrapping, marked]);
+    assert_eq!(entries, [wrapping, MARKED]);
     assert_eq!(encode_snapshot([]), bytes(NONE));
     assert_eq!(decode_snapshot(&bytes(NONE)), Ok(Vec::new()));
 }
 
 #[test]
 fn format_edge_195_entries_come_back_as_they_went() {
+    let batch =
+        SnapshotBatch { last_sequence: Some(Sequence::new(1)), last_offset: Offset::new(2), offset_delta: 3 };
     let entries = [
         SnapshotEntry {
-            id: 1,
-            epoch: 2,
-            last_sequence: 1,
-            last_offset: 2,
-            offset_delta: 3,
-            timestamp: -1,
-            coordinator_epoch: 3,
-            transaction_start: 100,
+            producer_id: ProducerId::new(1),
+            producer_epoch: Some(ProducerEpoch::new(2)),
+            last_batch: Some(batch),
+            timestamp: None,
+            coordinator_epoch: Some(3),
+            transaction_start: Some(Offset::new(100)),
         },
-        SnapshotEntry {
-            id: 11,
-            epoch: 12,
-            last_sequence: -1,
-            last_offset: -1,
-            offset_delta: 0,
-            timestamp: 123_456,
-            coordinator_epoch: 13,
-            transaction_start: -1,
-        },
+        MARKED,
     ];
     assert_eq!(decode_snapshot(&encode_snapshot(entries)).unwrap(), entries);
+}
+
+#[test]
+fn what_lies_at_a_negative_offset_is_not_there() {
+    let with = |last_offset: i64, transaction_start: i64| {
+        let mut bytes = bytes(TWO);
+        let at = |at: usize| HEADER_LEN + at..HEADER_LEN + at + 8;
+        bytes[at(LAST_OFFSET_AT)].copy_from_slice(&last_offset.to_be_bytes());
+        bytes[at(TRANSACTION_START_AT)].copy_from_slice(&transaction_start.to_be_bytes());
+        let crc = crc32c::crc32c(&bytes[COUNT_AT..]);
+        bytes[CRC_AT..COUNT_AT].copy_from_slice(&crc.to_be_bytes());
+        let entry = decode_snapshot(&bytes).unwrap()[0];
+        (entry.last_batch.map(|batch| batch.last_offset.get()), entry.transaction_start.map(Offset::get))
+    };
+    assert_eq!(with(0, 0), (Some(0), Some(0)));
+    assert_eq!(with(-1, 5), (None, Some(5)));
+    assert_eq!(with(5, -1), (Some(5), None));
+    assert_eq!(with(i64::MIN, -2), (None, None));
 }
 
 #[test]
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn entries_round_trip(entries in prop::collection::vec(raw(), 0..6)) {
+    fn entries_round_trip(entries in prop::collection::vec(entry_of_any_kind(), 0..6)) {
         prop_assert_eq!(decode_snapshot(&encode_snapshot(entries.iter().copied())).unwrap(), entries);
     }
 }

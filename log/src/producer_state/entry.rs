@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use kseg_format::{BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, SnapshotEntry, Timestamp};
+use kseg_format::{
+    BatchHeader, Offset, ProducerEpoch, ProducerId, Sequence, SnapshotBatch, SnapshotEntry, Timestamp,
+};
 
 /// How many batches of a producer are remembered: as many as a client has under way.
 pub(crate) const BATCHES_KEPT: usize = 5;
@@ -120,19 +122,19 @@ impl Eq for ProducerEntry {}
 
 impl From<SnapshotEntry> for ProducerEntry {
     /// What a snapshot tells of a producer; of its batches only the last.
-    fn from(raw: SnapshotEntry) -> ProducerEntry {
+    fn from(told: SnapshotEntry) -> ProducerEntry {
+        let timestamp = Timestamp::to_raw(told.timestamp);
         let mut entry = ProducerEntry {
-            id: ProducerId::new(raw.id),
-            epoch: raw.epoch,
-            coordinator_epoch: raw.coordinator_epoch,
-            last_timestamp: raw.timestamp,
-            transaction_start: (raw.transaction_start >= 0).then(|| Offset::new(raw.transaction_start)),
+            id: told.producer_id,
+            epoch: ProducerEpoch::to_raw(told.producer_epoch),
+            coordinator_epoch: told.coordinator_epoch.unwrap_or(-1),
+            last_timestamp: timestamp,
+            transaction_start: told.transaction_start,
             batches: RecentBatches::EMPTY,
         };
-        if raw.last_offset >= 0 {
-            let last_offset = Offset::new(raw.last_offset);
-            let batch = ProducerBatch::new(raw.last_sequence, last_offset, raw.offset_delta, raw.timestamp);
-            entry.batches.push(batch);
+        if let Some(SnapshotBatch { last_sequence, last_offset, offset_delta }) = told.last_batch {
+            let last_sequence = Sequence::to_raw(last_sequence);
+            entry.batches.push(ProducerBatch::new(last_sequence, last_offset, offset_delta, timestamp));
         }
         entry
     }
@@ -140,16 +142,17 @@ impl From<SnapshotEntry> for ProducerEntry {
 
 impl From<&ProducerEntry> for SnapshotEntry {
     fn from(entry: &ProducerEntry) -> SnapshotEntry {
-        let last = entry.batches().last();
         SnapshotEntry {
-            id: entry.id.get(),
-            epoch: entry.epoch,
-            last_sequence: last.map_or(-1, |batch| batch.last_sequence),
-            last_offset: last.map_or(-1, |batch| batch.last_offset.get()),
-            offset_delta: last.map_or(0, |batch| batch.offset_delta),
-            timestamp: entry.last_timestamp,
-            coordinator_epoch: entry.coordinator_epoch,
-            transaction_start: entry.transaction_start.map_or(-1, Offset::get),
+            producer_id: entry.id,
+            producer_epoch: entry.epoch(),
+            last_batch: entry.batches().last().map(|batch| SnapshotBatch {
+                last_sequence: batch.last_sequence(),
+                last_offset: batch.last_offset,
+                offset_delta: batch.offset_delta,
+            }),
+            timestamp: entry.last_timestamp(),
+            coordinator_epoch: entry.coordinator_epoch(),
+            transaction_start: entry.transaction_start,
         }
     }
 }
@@ -298,30 +301,26 @@ mod tests {
 
     #[test]
     fn a_snapshot_tells_of_the_last_batch_and_the_open_transaction() {
-        let raw = SnapshotEntry {
-            id: 1001,
-            epoch: 2,
-            last_sequence: 0,
-            last_offset: 102,
-            offset_delta: 2,
-            timestamp: 77,
-            coordinator_epoch: -1,
-            transaction_start: 100,
+        let told = SnapshotEntry {
+            producer_id: ProducerId::new(1001),
+            producer_epoch: Some(ProducerEpoch::new(2)),
+            last_batch: Some(SnapshotBatch {
+                last_sequence: Some(Sequence::new(0)),
+                last_offset: Offset::new(102),
+                offset_delta: 2,
+            }),
+            timestamp: Some(Timestamp::new(77)),
+            coordinator_epoch: None,
+            transaction_start: Some(Offset::new(100)),
         };
-        let entry = ProducerEntry::from(raw);
+        let entry = ProducerEntry::from(told);
         assert_eq!(entry.first_sequence(), Some(Sequence::new(2_147_483_646)));
         assert_eq!(entry.first_data_offset(), Some(Offset::new(100)));
         assert_eq!((entry.coordinator_epoch(), entry.transaction_start()), (None, Some(Offset::new(100))));
-        assert_eq!(SnapshotEntry::from(&entry), raw);
+        assert_eq!(SnapshotEntry::from(&entry), told);
 
-        let marked = SnapshotEntry {
-            last_sequence: -1,
-            last_offset: -1,
-            offset_delta: 0,
-            coordinator_epoch: 13,
-            transaction_start: -1,
-            ..raw
-        };
+        let marked =
+            SnapshotEntry { last_batch: None, coordinator_epoch: Some(13), transaction_start: None, ..told };
         let entry = ProducerEntry::from(marked);
         assert_eq!((entry.batches().len(), entry.transaction_start()), (0, None));
         assert_eq!(SnapshotEntry::from(&entry), marked);
