@@ -191,11 +191,11 @@ fn inflate(
         crc.update(&sink.out[before..]);
         (status, written)
     };
-    let taken = (inflater.total_in() - in_before) as usize;
-    *at += taken;
+    *at += (inflater.total_in() - in_before) as usize;
     match status {
         Ok(Status::StreamEnd) => Ok(false),
-        Ok(_) if taken == 0 && written == 0 => {
+        // The library stops short of the room's end only where it has taken all input.
+        Ok(_) if written < step || step == 0 => {
             Err(Fault::unexpected(input.len(), "deflate stream", "its end", "that of the payload"))
         }
         Ok(_) => Ok(true),

@@ -188,7 +188,8 @@ fn piece(context: &mut DCtx<'_>, input: &[u8], at: &mut usize, sink: &mut Sink<'
     }
     match hint {
         Ok(0) => Ok(Piece::End),
-        Ok(_) if *at == input.len() && !full => Ok(Piece::Cut),
+        // The library stops short of the room's end only where it has taken all input.
+        Ok(_) if !full => Ok(Piece::Cut),
         Ok(_) => Ok(Piece::Inside),
         Err(code) => Err(Fault::undecodable(*at, "frame", get_error_name(code))),
     }

@@ -1,5 +1,6 @@
-use super::super::tests::{TEXT, assert_bounded, assert_refused, hex, noise, read, write};
+use super::super::tests::{TEXT, assert_bounded, assert_refused, decompress, hex, noise, read, write};
 use crate::codec::Codec::Gzip;
+use crate::codec::Magic;
 
 const EXAMPLE: &str = "1f 8b 08 00 00 00 00 00 00 ff cb 48 cd c9 c9 57 c8 40 27 01 e3 51 3d 8d 17 00 00 00";
 
@@ -222,4 +223,17 @@ fn what_does_not_shrink_is_compressed_in_pieces() {
     // Room is made for a mebibyte at a time.
     let input = noise(4 << 20);
     assert_eq!(read(Gzip, &write(Gzip, &input)).unwrap(), input);
+}
+
+#[test]
+fn a_stream_that_is_cut_where_the_limit_is_reached_is_cut() {
+    // A stored block that is not the last, and no other.
+    let cut = [&hex(EXAMPLE)[..10], &[0, 5, 0, !5, 0xff], b"bytes"].concat();
+    let mut out = Vec::new();
+    let error = decompress(Gzip, Magic::V2, &cut, &mut out, 5).unwrap_err().to_string();
+    let words = format!(
+        "gzip at byte {} of the compressed payload: deflate stream: expected its end, found that of the payload",
+        cut.len()
+    );
+    assert_eq!((error, &out[..]), (words, &b"bytes"[..]));
 }

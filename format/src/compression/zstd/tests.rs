@@ -1,7 +1,7 @@
-use super::super::DecodeError;
 use super::super::tests::{
     TEXT, assert_bounded, assert_refused, decompress, hex, noise, read, write, write_with,
 };
+use super::super::{DecodeError, Stream};
 use super::{DCtx, PIECE_LEN, Sink, at_once, contents_len_max};
 use crate::codec::Codec::Zstd;
 use crate::codec::Magic;
@@ -304,9 +304,40 @@ fn a_fault_in_a_whole_frame_is_told_as_in_any_other() {
 fn what_is_left_when_all_input_is_taken_comes_out_piece_by_piece() {
     // One block of 128 KiB that is one byte, over and over.
     let payload = hex("28 b5 2f fd 00 58 03 00 10 61");
-    let stream = crate::compression::Stream::open(Zstd, Magic::V2, &payload, 1 << 20).unwrap();
+    let stream = Stream::open(Zstd, Magic::V2, &payload, 1 << 20).unwrap();
     let mut pieces = crate::compression::Pieces::new(stream, 0);
     pieces.until(|rest| rest.len() > 1 << 17).unwrap();
     assert!(pieces.is_over());
     assert_eq!(pieces.rest(), [0x61; 1 << 17]);
+}
+
+#[test]
+fn of_a_cut_frame_all_that_is_whole_comes_out_whatever_the_room() {
+    // A block of 128 KiB that is one byte, over and over, and no end; all of it is taken long before all has come out.
+    let cut = hex("28 b5 2f fd 00 58 02 00 10 61");
+    let expected = [TEXT, &[0x61; 1 << 17]].concat();
+    let payload = [&hex(EXAMPLE)[..], &cut].concat();
+    assert_eq!(read(Zstd, &payload).unwrap(), expected);
+    // As the first frame it is an error, with the same bytes in front of it.
+    let mut out = Vec::new();
+    decompress(Zstd, Magic::V2, &cut, &mut out, 1 << 20).unwrap_err();
+    assert_eq!(out, expected[TEXT.len()..]);
+}
+
+#[test]
+fn a_stream_makes_no_room_for_a_whole_frame() {
+    let input = noise(300_000);
+    let payload = write(Zstd, &input);
+    assert!(contents_len_max(&payload).is_some());
+    let mut stream = Stream::open(Zstd, Magic::V2, &payload, 1 << 20).unwrap();
+    let (mut window, mut all) = (Vec::new(), Vec::new());
+    loop {
+        let more = stream.more(&mut window, all.len()).unwrap();
+        assert!(window.len() <= Stream::STEP_MAX, "{}", window.len());
+        all.append(&mut window);
+        if !more {
+            break;
+        }
+    }
+    assert!(all == input);
 }
