@@ -36,6 +36,16 @@ impl<'o> Line<'o> {
         self
     }
 
+    pub(crate) fn maybe_text(&mut self, name: &str, value: Option<&str>) -> &mut Self {
+        match value {
+            Some(value) => self.text(name, value),
+            None => {
+                self.name(name).extend_from_slice(b"null");
+                self
+            }
+        }
+    }
+
     pub(crate) fn maybe(&mut self, name: &str, value: Option<impl Into<i128>>) -> &mut Self {
         match value {
             Some(value) => self.number(name, value),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kseg_format::{Offset, Timestamp};
 
 use super::problem::Problem;
-use super::report::{Finding, Report};
+use super::report::{Field, Finding, Place, Report};
 use crate::error::{Error, Result};
 use crate::read::{PreadFile, Step, Walk};
 
@@ -25,11 +25,15 @@ pub(super) fn dump_offsets(path: &Path, base: Option<Offset>, report: &mut Repor
             return index.end_of_padding(Problem::IndexPadding, report);
         }
         let (offset, position) = (index.absolute(relative), i64::from(position));
-        report.index_entry(path, offset, position)?;
+        report.entry(
+            "index_entry",
+            path,
+            &[Field::Number("offset", offset.get()), Field::Number("pos", position)],
+        )?;
         let here = |problem, expected: String, found: String| Finding {
             problem,
             path,
-            position: index.at - OFFSET_ENTRY as u64,
+            place: Place::Byte(index.at - OFFSET_ENTRY as u64),
             offset: Some(offset.get()),
             expected,
             found,
@@ -86,11 +90,15 @@ pub(super) fn dump_times(path: &Path, base: Option<Offset>, report: &mut Report)
             return index.end_of_padding(Problem::TimePadding, report);
         }
         let offset = index.absolute(relative);
-        report.time_entry(path, timestamp, offset)?;
+        report.entry(
+            "time_index_entry",
+            path,
+            &[Field::Time(Some(timestamp)), Field::Number("offset", offset.get())],
+        )?;
         let here = |problem, expected: String, found: String| Finding {
             problem,
             path,
-            position: index.at - TIME_ENTRY as u64,
+            place: Place::Byte(index.at - TIME_ENTRY as u64),
             offset: Some(offset.get()),
             expected,
             found,
@@ -133,43 +141,40 @@ pub(super) fn dump_times(path: &Path, base: Option<Offset>, report: &mut Report)
 
 /// An index file that is gone through from its first entry.
 #[derive(Debug)]
-struct Index<'p> {
+pub(super) struct Index<'p> {
     path: &'p Path,
-    base: Offset,
+    pub(super) base: Offset,
     file: PreadFile,
     len: u64,
     entry: usize,
     /// Behind the entry that was read last.
-    at: u64,
-    entries: u64,
+    pub(super) at: u64,
+    pub(super) entries: u64,
     /// Problems told before this file.
     problems: u64,
 }
 
 impl<'p> Index<'p> {
-    fn open(path: &'p Path, base: Option<Offset>, entry: usize, report: &mut Report) -> Result<Index<'p>> {
+    pub(super) fn open(
+        path: &'p Path,
+        base: Option<Offset>,
+        entry: usize,
+        report: &mut Report,
+    ) -> Result<Index<'p>> {
         let file = PreadFile::open(path)?;
         let len = file.len()?;
         let problems = report.problems();
-        report.heading(path, base, len)?;
-        if base.is_none() {
-            report.finding(Finding {
-                problem: Problem::FileName,
-                path,
-                position: 0,
-                offset: None,
-                expected: "a name of 20 digits".to_owned(),
-                found: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            })?;
-        }
+        report.named(path, base, len)?;
         Ok(Index { path, base: base.unwrap_or(Offset::ZERO), file, len, entry, at: 0, entries: 0, problems })
     }
 
     /// The log file beside the index, under the same suffix if it has one.
-    fn log(&self) -> Result<Walk> {
+    pub(super) fn log(&self) -> Result<Walk> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let mut words: Vec<&str> = name.split('.').collect();
-        if let Some(kind) = words.iter_mut().rfind(|word| matches!(**word, "index" | "timeindex")) {
+        if let Some(kind) =
+            words.iter_mut().rfind(|word| matches!(**word, "index" | "timeindex" | "txnindex"))
+        {
             *kind = "log";
         }
         let log: PathBuf = self.path.with_file_name(words.join("."));
@@ -178,7 +183,7 @@ impl<'p> Index<'p> {
         Ok(walk)
     }
 
-    fn next<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
+    pub(super) fn next<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
         let Some(entry) = self.file.bytes(self.at, N)?.first_chunk().copied() else { return Ok(None) };
         self.at += N as u64;
         Ok(Some(entry))
@@ -211,7 +216,7 @@ impl<'p> Index<'p> {
     }
 
     /// No whole entry is left.
-    fn end(&self, problem: Problem, report: &mut Report) -> Result<()> {
+    pub(super) fn end(&self, problem: Problem, report: &mut Report) -> Result<()> {
         let rest = self.len.saturating_sub(self.at);
         if rest > 0 {
             let expected = format!("whole entries of {} bytes", self.entry);
@@ -221,11 +226,10 @@ impl<'p> Index<'p> {
     }
 
     fn tell(&self, problem: Problem, expected: &str, found: String, report: &mut Report) -> Result<()> {
-        let (path, position) = (self.path, self.at);
         report.finding(Finding {
             problem,
-            path,
-            position,
+            path: self.path,
+            place: Place::Byte(self.at),
             offset: None,
             expected: expected.to_owned(),
             found,

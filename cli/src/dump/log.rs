@@ -5,7 +5,7 @@ use std::path::Path;
 use kseg_format::{Batch, BatchHeader, DecodeError, Offset};
 
 use super::problem::Problem;
-use super::report::{Finding, Report};
+use super::report::{Finding, Place, Report};
 use crate::error::{Result, words};
 use crate::read::{DECOMPRESSED_MAX, PreadFile, Step, Walk, WalkError};
 
@@ -14,17 +14,7 @@ pub(super) fn dump(path: &Path, base: Option<Offset>, records: bool, report: &mu
     let mut walk = Walk::new(PreadFile::open(path)?)?;
     walk.headers_only(false);
     let problems = report.problems();
-    report.heading(path, base, walk.end())?;
-    if base.is_none() {
-        report.finding(Finding {
-            problem: Problem::FileName,
-            path,
-            position: 0,
-            offset: None,
-            expected: "a name of 20 digits".to_owned(),
-            found: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        })?;
-    }
+    report.named(path, base, walk.end())?;
     let mut dump = Dump { path, walk, floor: base, records, scratch: Vec::new(), report };
     let batches = dump.batches()?;
     report.file_end(path, "batches", batches, problems)
@@ -141,8 +131,8 @@ impl Dump<'_> {
     /// A problem of the batch at the walk's position.
     fn at(&mut self, header: &BatchHeader, problem: Problem, expected: String, found: String) -> Result<()> {
         let offset = header.base_offset().unwrap_or(header.last_offset());
-        let (path, position) = (self.path, self.walk.position());
-        self.report.finding(Finding { problem, path, position, offset: Some(offset.get()), expected, found })
+        let (path, place) = (self.path, Place::Byte(self.walk.position()));
+        self.report.finding(Finding { problem, path, place, offset: Some(offset.get()), expected, found })
     }
 
     /// A problem at the walk's position, where no batch is.
@@ -155,7 +145,7 @@ impl Dump<'_> {
         self.report.finding(Finding {
             problem,
             path: self.path,
-            position: self.walk.position(),
+            place: Place::Byte(self.walk.position()),
             offset: self.floor.map(Offset::get),
             expected: expected.into(),
             found: found.into(),

@@ -6,6 +6,7 @@ use kseg_format::DecodeError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Problem {
     FileName,
+    Content,
     Checksum,
     Framing,
     TornTail,
@@ -24,6 +25,15 @@ pub(super) enum Problem {
     TimeMismatch,
     TimeOffset,
     TimePadding,
+    TxnLength,
+    TxnOrder,
+    TxnRange,
+    TxnVersion,
+    TxnMismatch,
+    TxnMissing,
+    Snapshot,
+    SnapshotOffset,
+    EpochOrder,
 }
 
 impl Problem {
@@ -31,6 +41,7 @@ impl Problem {
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Problem::FileName => ("K001", "file-name"),
+            Problem::Content => ("K002", "content"),
             Problem::Checksum => ("K010", "checksum"),
             Problem::Framing => ("K011", "framing"),
             Problem::TornTail => ("K012", "torn-tail"),
@@ -49,6 +60,15 @@ impl Problem {
             Problem::TimeMismatch => ("K042", "time-mismatch"),
             Problem::TimeOffset => ("K043", "time-offset"),
             Problem::TimePadding => ("K045", "time-padding"),
+            Problem::TxnLength => ("K050", "txn-length"),
+            Problem::TxnOrder => ("K051", "txn-order"),
+            Problem::TxnRange => ("K052", "txn-range"),
+            Problem::TxnVersion => ("K053", "txn-version"),
+            Problem::TxnMismatch => ("K054", "txn-mismatch"),
+            Problem::TxnMissing => ("K055", "txn-missing"),
+            Problem::Snapshot => ("K060", "snapshot"),
+            Problem::SnapshotOffset => ("K061", "snapshot-offset"),
+            Problem::EpochOrder => ("K070", "epoch-order"),
         }
     }
 

@@ -34,10 +34,29 @@ pub(super) struct Report {
 pub(super) struct Finding<'p> {
     pub(super) problem: Problem,
     pub(super) path: &'p Path,
-    pub(super) position: u64,
+    pub(super) place: Place,
     pub(super) offset: Option<i64>,
     pub(super) expected: String,
     pub(super) found: String,
+}
+
+/// Where in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    /// Bytes from its start.
+    Byte(u64),
+    /// A line, counted from 1.
+    Line(u64),
+}
+
+/// A named part of an entry. As text it is `name=value`, and left out where there is none.
+#[derive(Debug)]
+pub(super) enum Field<'f> {
+    Number(&'static str, i64),
+    Maybe(&'static str, Option<i64>),
+    /// Milliseconds: a time for people, `ts` in JSON.
+    Time(Option<i64>),
+    Text(&'static str, Option<&'f str>),
 }
 
 impl Report {
@@ -75,6 +94,22 @@ impl Report {
         }
         let base = base.map_or(String::new(), |base| format!(", base offset {base}"));
         self.text(&format!("{}: {size} bytes{base}", path.display()))
+    }
+
+    /// The heading of a file whose name begins with an offset; one that does not is a problem.
+    pub(super) fn named(&mut self, path: &Path, base: Option<Offset>, size: u64) -> Result<()> {
+        self.heading(path, base, size)?;
+        if base.is_some() {
+            return Ok(());
+        }
+        self.finding(Finding {
+            problem: Problem::FileName,
+            path,
+            place: Place::Byte(0),
+            offset: None,
+            expected: "a name of 20 digits".to_owned(),
+            found: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        })
     }
 
     /// The last line of a file. `what` is counted, `problems` is the count from before the file.
@@ -211,52 +246,59 @@ impl Report {
         self.text(&line)
     }
 
-    /// An entry of an offset index.
-    pub(super) fn index_entry(&mut self, path: &Path, offset: Offset, position: i64) -> Result<()> {
+    /// An entry of a file; `kind` is its type in JSON.
+    pub(super) fn entry(&mut self, kind: &str, path: &Path, fields: &[Field<'_>]) -> Result<()> {
         if self.json {
-            Line::new(&mut self.lines, "index_entry")
-                .text("file", &path.to_string_lossy())
-                .number("offset", offset.get())
-                .number("pos", position)
-                .end();
+            let mut line = Line::new(&mut self.lines, kind);
+            line.text("file", &path.to_string_lossy());
+            for field in fields {
+                match *field {
+                    Field::Number(name, value) => line.number(name, value),
+                    Field::Maybe(name, value) => line.maybe(name, value),
+                    Field::Time(ms) => line.maybe("ts", ms),
+                    Field::Text(name, text) => line.maybe_text(name, text),
+                };
+            }
+            line.end();
             return self.sent_if_many();
         }
-        self.text(&format!("  offset={offset} pos={position}"))
-    }
-
-    /// An entry of a time index.
-    pub(super) fn time_entry(&mut self, path: &Path, timestamp: i64, offset: Offset) -> Result<()> {
-        if self.json {
-            Line::new(&mut self.lines, "time_index_entry")
-                .text("file", &path.to_string_lossy())
-                .number("ts", timestamp)
-                .number("offset", offset.get())
-                .end();
-            return self.sent_if_many();
+        let mut line = String::from(" ");
+        for field in fields {
+            match *field {
+                Field::Number(name, value) | Field::Maybe(name, Some(value)) => {
+                    put(&mut line, format_args!(" {}={value}", name.replace('_', "-")));
+                }
+                Field::Time(Some(ms)) => put(&mut line, format_args!(" time={}", time::format(ms))),
+                Field::Text(name, Some(text)) => {
+                    put(&mut line, format_args!(" {}={}", name.replace('_', "-"), text.escape_debug()));
+                }
+                Field::Maybe(_, None) | Field::Time(None) | Field::Text(_, None) => {}
+            }
         }
-        self.text(&format!("  time={} offset={offset}", time::format(timestamp)))
+        self.text(&line)
     }
 
     /// A problem.
     pub(super) fn finding(&mut self, finding: Finding<'_>) -> Result<()> {
-        let Finding { problem, path, position, offset, expected, found } = finding;
+        let Finding { problem, path, place, offset, expected, found } = finding;
         let (code, name) = problem.names();
         let level = if problem.is_info() { "info" } else { "error" };
         self.problems += u64::from(!problem.is_info());
         if self.json {
-            Line::new(&mut self.lines, "finding")
-                .text("level", level)
-                .text("code", code)
-                .text("name", name)
-                .text("path", &path.to_string_lossy())
-                .number("pos", position)
-                .maybe("offset", offset)
-                .text("expected", &expected)
-                .text("found", &found)
-                .end();
+            let mut line = Line::new(&mut self.lines, "finding");
+            line.text("level", level).text("code", code).text("name", name);
+            line.text("path", &path.to_string_lossy());
+            match place {
+                Place::Byte(position) => line.number("pos", position),
+                Place::Line(number) => line.number("line", number),
+            };
+            line.maybe("offset", offset).text("expected", &expected).text("found", &found).end();
             return self.sent_if_many();
         }
-        let error = Error::at(path, Some(position), offset, expected, found);
+        let error = match place {
+            Place::Byte(position) => Error::at(path, Some(position), offset, expected, found),
+            Place::Line(number) => Error::line(path, number, expected, found),
+        };
         self.text(&format!("  {level} {code} {name}: {error}"))
     }
 
@@ -286,7 +328,7 @@ impl Report {
 }
 
 /// The type of a control record, if the batch has those and the key is one.
-fn control_type(batch: &Batch<'_>, record: &Record<'_>) -> Option<ControlType> {
+pub(super) fn control_type(batch: &Batch<'_>, record: &Record<'_>) -> Option<ControlType> {
     if !batch.is_control() {
         return None;
     }
