@@ -198,15 +198,15 @@ fn sync_us(dir: &Path) -> Result<Summary, BenchError> {
     let path = dir.join("sync-probe");
     let failed = || BenchError::io("append to and sync", &path);
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).map_err(failed())?;
-    let mut times = Vec::new();
-    for at in 0..20 {
-        file.write_all_at(&[1; 4096], at * 4096).map_err(failed())?;
+    let timed = (0..20).map(|at| {
+        file.write_all_at(&[1; 4096], at * 4096)?;
         let begin = Instant::now();
-        file.sync_data().map_err(failed())?;
-        times.push(begin.elapsed());
-    }
+        file.sync_data().map(|()| begin.elapsed())
+    });
+    let times: Result<Vec<Duration>, _> = timed.collect();
     fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
-    let us: Vec<f64> = times.iter().map(Duration::as_secs_f64).map(|seconds| seconds * 1e6).collect();
+    let us: Vec<f64> =
+        times.map_err(failed())?.iter().map(Duration::as_secs_f64).map(|seconds| seconds * 1e6).collect();
     Summary::of(&us).ok_or_else(|| BenchError::Asked("no sync was timed".to_owned()))
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Parser;
 use kseg_bench::{Bench, BenchError, Environment, Plan, Report, Scale, Scenario, all, head, named};
 use kseg_io_backends::{Backend, BackendSpec};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// Compares I/O backends of an append-only log with each other and with bare loops over the same system calls.
@@ -152,7 +152,7 @@ impl Json {
 }
 
 /// SIGINT and SIGTERM end what is measured, so that its files are removed and the report tells what there is. A second one ends
-/// the process at once.
+/// the process at once. A write beyond the limit on the size of a file (`ulimit -f`) is an error of the work that makes it.
 struct Stop {
     asked: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
@@ -167,6 +167,8 @@ impl Stop {
             flag::register_usize(signal, Arc::clone(&stop.signal), signal.unsigned_abs() as usize)?;
             flag::register(signal, Arc::clone(&stop.asked))?;
         }
+        // Nobody asks for the flag.
+        flag::register(SIGXFSZ, Arc::default())?;
         Ok(stop)
     }
 

@@ -94,6 +94,27 @@ fn a_signal_ends_it_with_its_files_removed_and_the_report_written() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_fails_the_work_that_meets_it_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 200 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kseg-bench")]);
+    shell.args([
+        "--tiny",
+        "--seconds",
+        "0.05",
+        "--scenarios",
+        "append-16k,encode-100x100b",
+        "--backends",
+        "std",
+    ]);
+    let output = shell.current_dir(dir.path()).output().unwrap();
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
+    assert!(printed.contains("File too large") && printed.contains("results equal"), "{printed}");
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "its files are removed");
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_told_of_before_anything_is_measured() {
     let dir = tempfile::tempdir().unwrap();
     let output = bench(&["--tiny", "--json", "not/there.json"], dir.path());
