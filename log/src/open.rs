@@ -190,6 +190,7 @@ impl Log {
                 report: &mut report,
                 doubts: Doubts::default(),
                 present: BTreeSet::new(),
+                emptied: BTreeSet::new(),
                 overflowed: None,
                 appended_part: None,
             };
@@ -248,6 +249,8 @@ struct Loading<'l> {
     doubts: Doubts,
     /// The files of segments, as they were listed last.
     present: BTreeSet<(Offset, FileKind)>,
+    /// Segments with a transaction index of no bytes.
+    emptied: BTreeSet<Offset>,
     /// The last segment, where recovery found that it has to be split; its parts are ready.
     overflowed: Option<Offset>,
     /// Base offset of the last part of a segment that recovery split. Kafka appends its batches there, and goes on from

@@ -94,7 +94,8 @@ impl Loading<'_> {
     }
 
     /// A transaction index that cannot be its segment's is made anew: a reader that goes by it is given aborted records as
-    /// good ones. Those of segments that were recovered have just been made.
+    /// good ones. One of no bytes may be what a truncation left, or have lost what it held: the markers say. Those of segments
+    /// that were recovered have just been made.
     pub(super) fn check_aborted(&mut self, log_end: Offset) -> Result<()> {
         let log = self.log;
         let segments = log.segments();
@@ -104,10 +105,14 @@ impl Loading<'_> {
                 continue;
             }
             let end = segments.as_slice().get(n + 1).map_or(log_end, |next| next.base_offset());
-            if segment.aborted_are_sound(end).map_err(|e| log.wrap(e))? {
+            let emptied = self.emptied.contains(&base) && segment.size() > 0;
+            if !emptied && segment.aborted_are_sound(end).map_err(|e| log.wrap(e))? {
                 continue;
             }
             let aborted = self.aborted_of(segment)?;
+            if emptied && aborted.is_empty() {
+                continue;
+            }
             segment.replace_aborted(&aborted).map_err(|e| log.wrap(e))?;
             self.report.aborted_rebuilt.push(base);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kseg_format::Offset;
-use kseg_segment::{FileKind, Segment, Suffix, file_name};
+use kseg_segment::{FileKind, FileName, Segment, Suffix, file_name};
 
 use super::Loading;
 use crate::error::Result;
@@ -50,6 +50,9 @@ impl Loading<'_> {
             }
         }
         self.present = present;
+        let is_emptied =
+            |(_, name, size): &&(String, FileName, u64)| name.kind == FileKind::TxnIndex && *size == 0;
+        self.emptied = files.iter().filter(is_emptied).map(|(_, name, _)| name.offset).collect();
         *log.segments.write() = Arc::new(segments.into_iter().collect());
         Ok(())
     }

@@ -273,6 +273,29 @@ fn a_transaction_index_of_half_an_entry_or_with_an_impossible_one_is_made_anew()
 }
 
 #[test]
+fn an_emptied_transaction_index_is_made_anew_where_there_were_aborted_transactions() {
+    for (committed, expected) in [(false, vec![(7, 0, 2, 3)]), (true, vec![])] {
+        let bench = Bench::new(&[]);
+        let log = bench.open();
+        Draft::new(2).of(7, 0, 0).transactional().lead(&log).expect("an append");
+        let marker = marker_bytes(0, (7, 0), committed, 0);
+        log.append_as_leader(marker, LeaderEpoch::new(0), Origin::Coordinator).expect("a marker");
+        log.roll(None).expect("a roll");
+        log.close().expect("closed");
+        // As a truncation leaves it too.
+        overwrite(&bench, &name(0, "txnindex"), &[]);
+        for again in [false, true] {
+            let log = bench.open_at(true, 3, 0);
+            assert_eq!(aborted(&log), expected, "{committed}");
+            let rebuilt = usize::from(!committed && !again);
+            assert_eq!(log.load_report().aborted_rebuilt.len(), rebuilt, "{committed} {again}");
+            log.close().expect("closed");
+        }
+        assert_eq!(contents(&bench, &name(0, "txnindex")).len(), 34 * expected.len());
+    }
+}
+
+#[test]
 fn a_batch_that_cannot_be_read_keeps_no_log_closed() {
     for (without, magic) in [(&["snapshot"][..], 3), (&["index", "snapshot"], 99)] {
         let bench = Bench::new(&[]);
