@@ -55,7 +55,7 @@ use crate::log::{DirLock, Log};
 use crate::offset_checkpoint::OffsetCheckpoint;
 use crate::open::OpenOptions;
 use crate::scheduler::{InlineScheduler, Scheduler};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, for_each};
 use crate::topic::{
     CLUSTER_METADATA_TOPIC, DirKind, REMOTE_LOG_INDEX_CACHE, check_topic_name, parse_dir_name,
 };
@@ -88,6 +88,8 @@ pub struct LogDirOptions {
     pub producer_expiration_check_ms: u64,
     /// Whether a client's transaction may begin only once it has been verified; see [`OpenOptions`].
     pub verify_transactions: bool,
+    /// Threads that close logs at an orderly stop (`num.recovery.threads.per.data.dir`). Default: 2; 0 is taken for 1.
+    pub shutdown_threads: usize,
 }
 
 impl LogDirOptions {
@@ -110,6 +112,7 @@ impl LogDirOptions {
             producer_expiration_ms,
             producer_expiration_check_ms,
             verify_transactions,
+            shutdown_threads: 2,
         }
     }
 
@@ -124,6 +127,7 @@ impl LogDirOptions {
                 .try_into()
                 .unwrap_or(1),
             verify_transactions: config.transaction_partition_verification_enable,
+            shutdown_threads: config.num_recovery_threads_per_data_dir.try_into().unwrap_or(1),
             ..self
         }
     }
@@ -435,7 +439,8 @@ impl LogDir {
     }
 
     /// Stops in an orderly way: waits for the calls of other threads that are under way, flushes and closes every log that is
-    /// open, writes the checkpoints, then the marker of a clean stop, and lets go of the lock.
+    /// open, on [`shutdown_threads`](LogDirOptions::shutdown_threads) threads, then writes the checkpoints, then the marker of a
+    /// clean stop, and lets go of the lock.
     ///
     /// Where the directory had not been stopped in an orderly way before, the marker is written only if every partition
     /// in it has been opened, and so recovered. A directory that is out of service gets neither checkpoints nor marker;
@@ -564,14 +569,18 @@ impl DirInner {
             logs.iter().chain(&futures).for_each(|(_, log)| log.abandon());
             return Ok(report);
         }
+        let all: Vec<_> = logs.iter().chain(&futures).collect();
+        let failed = Mutex::new(Vec::new());
         // All of them, also behind one that fails.
-        for (partition, log) in logs.iter().chain(&futures) {
+        for_each(self.options.shutdown_threads, &all, |(partition, log)| {
             // One that cannot be flushed is let go of all the same, and of the lock with it.
             let flushed = log.flush(true);
             if let Err(e) = flushed.and(log.close()) {
-                report.failed.push((partition.clone(), e));
+                failed.lock().push((partition.clone(), e));
             }
-        }
+        });
+        report.failed = std::mem::take(&mut *failed.lock());
+        report.failed.sort_by(|a, b| a.0.cmp(&b.0));
         if !report.failed.is_empty() {
             for (partition, error) in &report.failed {
                 warn!(dir = %self.path.display(), %partition, %error, "log not closed: no marker of a clean stop");

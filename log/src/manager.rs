@@ -17,7 +17,7 @@ use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, Prepared, Shut
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, for_each};
 use crate::topics::{Topic, TopicProblem, new_id, problem};
 
 /// The data directories of one node.
@@ -456,11 +456,19 @@ impl LogManager {
         Ok(metrics)
     }
 
-    /// Stops every directory in an orderly way, whatever becomes of the others; the reports are in the order of the
+    /// Stops all directories in an orderly way, at the same time, whatever becomes of the others; the reports are in the order of the
     /// directories that could be opened. Calls are refused from then on, as [`LogDir::shutdown`] says.
     pub fn shutdown(&self) -> Vec<(PathBuf, Result<ShutdownReport>)> {
-        let dirs = self.dirs.iter().filter_map(|place| Some((place.path.clone(), place.dir.as_ref().ok()?)));
-        dirs.map(|(path, dir)| (path, dir.shutdown())).collect()
+        let opened: Vec<_> =
+            self.dirs.iter().filter_map(|place| place.dir.as_ref().ok()).enumerate().collect();
+        let reports = Mutex::new(Vec::new());
+        for_each(opened.len(), &opened, |&(n, dir)| {
+            let report = dir.shutdown();
+            reports.lock().push((n, dir.path().to_path_buf(), report));
+        });
+        let mut reports = std::mem::take(&mut *reports.lock());
+        reports.sort_by_key(|&(n, ..)| n);
+        reports.into_iter().map(|(_, path, report)| (path, report)).collect()
     }
 }
 

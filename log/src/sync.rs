@@ -134,13 +134,23 @@ pub(crate) fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> std::io::R
     std::thread::Builder::new().name(name.to_string()).spawn(f)
 }
 
-/// Runs `work` on `threads` threads, of which the caller's is one, and waits for all.
-pub(crate) fn scope(threads: usize, work: impl Fn() + Sync) {
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(&work);
+/// Does `work` to each of `items`, on up to `threads` threads, of which the caller's is one, and waits for all. Fewer threads,
+/// where the system gives no more, do the same work.
+pub(crate) fn for_each<T: Sync>(threads: usize, items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        // One number is handed out at a time; what they stand for is not shared: Relaxed.
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(item);
         }
-        work();
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            if std::thread::Builder::new().spawn_scoped(scope, some).is_err() {
+                break;
+            }
+        }
+        some();
     });
 }
 

@@ -10,7 +10,7 @@ use tracing::{error, info};
 
 use crate::error::{Error, Result};
 use crate::log::Log;
-use crate::sync::{AtomicUsize, Mutex, Ordering, scope};
+use crate::sync::{AtomicUsize, Mutex, Ordering, for_each};
 
 /// What to do while all logs of a directory are opened.
 #[derive(Clone, Copy)]
@@ -73,31 +73,27 @@ impl LogDir {
     pub fn load_all(&self, options: LoadOptions<'_>) -> Result<LoadSummary> {
         self.inner.health.check()?;
         let partitions = self.inner.noted(self.partitions())?;
-        let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);
         let summary = Mutex::new(LoadSummary::default());
-        let work = || {
-            // One number is handed out at a time; what they stand for is not shared: Relaxed.
-            while let Some(partition) = partitions.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let loaded = self.load_one(partition, &options);
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                let log = match &loaded {
-                    Ok(None) => {
-                        summary.lock().stray.push(partition.clone());
-                        continue;
-                    }
-                    Ok(Some(log)) => Ok(&**log),
-                    Err(error) => Err(error),
-                };
-                (options.progress)(Loaded { partition, done, of: partitions.len(), result: log });
-                let mut summary = summary.lock();
-                match loaded {
-                    Ok(_) => summary.opened += 1,
-                    Err(error) => summary.failed.push((partition.clone(), error)),
+        for_each(options.threads, &partitions, |partition| {
+            let loaded = self.load_one(partition, &options);
+            // Counted, and nothing told by it: Relaxed.
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            let log = match &loaded {
+                Ok(None) => {
+                    summary.lock().stray.push(partition.clone());
+                    return;
                 }
+                Ok(Some(log)) => Ok(&**log),
+                Err(error) => Err(error),
+            };
+            (options.progress)(Loaded { partition, done, of: partitions.len(), result: log });
+            let mut summary = summary.lock();
+            match loaded {
+                Ok(_) => summary.opened += 1,
+                Err(error) => summary.failed.push((partition.clone(), error)),
             }
-        };
-        scope(options.threads.clamp(1, partitions.len().max(1)), work);
+        });
         let mut summary = std::mem::take(&mut *summary.lock());
         for (partition, error) in &summary.failed {
             error!(%partition, %error, "log not opened");

@@ -1,7 +1,8 @@
 //! Closing, once and again, and what is refused afterwards.
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -203,6 +204,46 @@ fn a_directory_that_is_shared_can_be_shut_down_and_takes_no_call_after_it() {
 fn files(bench: &Bench) -> Vec<String> {
     let entries = bench.backend.names().list(Path::new("/data")).expect("list");
     entries.into_iter().map(|e| e.name.to_string_lossy().into_owned()).collect()
+}
+
+/// With thousands of logs the syncs of one thread take as long as they do one after the other.
+#[test]
+fn logs_are_closed_on_as_many_threads_as_asked_and_the_marker_is_written_last() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let first = Arc::new((Mutex::new(HashSet::new()), Condvar::new()));
+    let (notes, closers) = (seen.clone(), first.clone());
+    let memory = kseg_io_backends::open("memory").expect("memory");
+    let backend = Watched::new(memory, move |moment, call, path| {
+        notes.lock().expect("notes").push(path.to_path_buf());
+        if (moment, call) != (Moment::Before, Call::Flush) || !path.ends_with("00000000000000000000.log") {
+            return;
+        }
+        // The first waits for another thread to come, which it does while one log is not closed yet, or not at all.
+        let (first, came) = &*closers;
+        let mut first = first.lock().expect("first");
+        let is_first = first.is_empty();
+        first.insert(thread::current().id());
+        came.notify_all();
+        if is_first {
+            let alone = |threads: &mut HashSet<_>| threads.len() < 2;
+            drop(came.wait_timeout_while(first, Duration::from_secs(30), alone).expect("first"));
+        }
+    });
+    let bench = Bench::on(Arc::new(backend), &[]);
+    let options = LogDirOptions { shutdown_threads: 2, ..LogDirOptions::new(bench.backend.clone()) };
+    let dir = LogDir::open(Path::new("/data"), options).expect("open");
+    for n in 0..5 {
+        let log = dir.get_or_create(&TopicPartition::new("t", n), None).expect("a log");
+        lead(&log, 2, 1, 100);
+    }
+    seen.lock().expect("notes").clear();
+    assert!(dir.shutdown().expect("stopped").clean);
+    assert_eq!(first.0.lock().expect("first").len(), 2);
+    let seen = seen.lock().expect("notes");
+    let last_of = |part: &str| seen.iter().rposition(|path| path.to_string_lossy().contains(part));
+    let first_of = |part: &str| seen.iter().position(|path| path.to_string_lossy().contains(part));
+    assert!(last_of("/t-") < first_of("-checkpoint") && last_of("-checkpoint") < first_of("cleanshutdown"));
+    assert!(last_of("/t-").is_some() && last_of("cleanshutdown") < first_of(".lock"), "{seen:?}");
 }
 
 /// Or the marker would speak for a log that is open.
