@@ -403,17 +403,24 @@ impl Namespace for Names {
         let Some(below) = inner.file_below(&tree, &path)? else {
             return inner.above.names().read(&path, limit);
         };
-        let cut = tree.changed.get(&below).and_then(|change| change.read().len);
-        let mut bytes = inner.below.names().read(&below, cut.map_or(limit, |_| u64::MAX))?;
-        if let (Some(bytes), Some(len)) = (&mut bytes, cut) {
-            bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        let Some(len) = tree.changed.get(&below).and_then(|change| change.read().len) else {
+            return inner.below.names().read(&below, limit);
+        };
+        if len > limit {
+            let why = format!("the file has {len} bytes, and at most {limit} are read");
+            return Err(IoError::because("read", path, io::ErrorKind::FileTooLarge, why));
         }
-        match bytes {
-            Some(bytes) if bytes.len() as u64 > limit => {
-                Err(IoError::new("read", path, io::ErrorKind::FileTooLarge.into()))
-            }
-            bytes => Ok(bytes),
+        // As it was when it was opened, however long it has become below.
+        let file = inner.below.open(&below, OpenHow::Read)?;
+        let mut bytes = Vec::new();
+        let size = usize::try_from(len).unwrap_or(usize::MAX);
+        if bytes.try_reserve_exact(size).is_err() {
+            return Err(IoError::new("read", path, io::ErrorKind::OutOfMemory.into()));
         }
+        bytes.resize(size, 0);
+        let count = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(count);
+        Ok(Some(bytes))
     }
 
     fn write(&self, path: &Path, contents: &[u8], sync: bool) -> Result<(), IoError> {
@@ -544,7 +551,9 @@ impl OverlayFile {
             let want = usize::try_from(len - at).unwrap_or(PART).min(PART);
             copied += want as u64;
             if copied > COPIED_MAX {
-                return Err(self.error("copy", io::ErrorKind::FileTooLarge.into()).with_range(0, len));
+                let why = format!("more than {COPIED_MAX} bytes would have to be copied into memory");
+                let error = io::Error::new(io::ErrorKind::FileTooLarge, why);
+                return Err(self.error("copy", error).with_range(0, len));
             }
             let mut part = vec![0; want];
             if self.file.read_at(&mut part, at)? < want {
@@ -566,12 +575,14 @@ impl OverlayFile {
 
     fn change(&self, op: Op) -> Result<Done, IoError> {
         if let Op::SetLen { len } = op
-            && self.copied().is_none()
             && self.writable
-            && len <= self.len()?
         {
-            self.change.write().len = Some(len);
-            return Ok(Done::new(Ok(len)));
+            // Whoever copies the file meanwhile copies it before, or as it is then.
+            let mut change = self.change.write();
+            if change.copy.is_none() && len <= change.len.map_or_else(|| self.file.len(), Ok)? {
+                change.len = Some(len);
+                return Ok(Done::new(Ok(len)));
+            }
         }
         Ok(self.copy()?.submit(op).wait())
     }
