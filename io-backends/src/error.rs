@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 /// What an [`IoError`] means for whoever asked: decided once, here, so that no layer above looks at error numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -53,14 +55,31 @@ impl Verdict {
             }
             Kind::NotFound => Verdict::Absent,
             Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Verdict::Denied,
-            _ => match source.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                Some(rustix::io::Errno::IO) => Verdict::Damaged,
-                Some(rustix::io::Errno::BADF) => Verdict::Misuse,
+            _ => match source.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::BADF) => Verdict::Misuse,
+                Some(errno) if DEVICE.contains(&errno) => Verdict::Damaged,
                 _ => Verdict::Other,
             },
         }
     }
 }
+
+/// What a block device says that has failed, which calls past the page cache hear as it is, and a file system that finds its
+/// own structures wrong.
+///
+/// Source: Linux `block/blk-core.c`, `blk_errors`; EFSCORRUPTED and EFSBADCRC of ext4 and xfs.
+const DEVICE: &[Errno] = &[
+    Errno::IO,
+    #[cfg(target_os = "linux")]
+    Errno::NODATA,
+    #[cfg(target_os = "linux")]
+    Errno::REMOTEIO,
+    #[cfg(target_os = "linux")]
+    Errno::UCLEAN,
+    Errno::NOLINK,
+    Errno::ILSEQ,
+    Errno::BADMSG,
+];
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -251,24 +270,26 @@ mod tests {
 
     #[test]
     fn verdicts_follow_the_error_number() {
-        let of = |errno: rustix::io::Errno| IoError::new("write", "a.log", errno.into()).verdict();
-        assert_eq!(of(rustix::io::Errno::NOSPC), Verdict::NoSpace);
-        assert_eq!(of(rustix::io::Errno::DQUOT), Verdict::NoSpace);
-        assert_eq!(of(rustix::io::Errno::FBIG), Verdict::NoSpace);
-        assert_eq!(of(rustix::io::Errno::IO), Verdict::Damaged);
-        assert_eq!(of(rustix::io::Errno::NOENT), Verdict::Absent);
-        assert_eq!(of(rustix::io::Errno::ACCESS), Verdict::Denied);
-        assert_eq!(of(rustix::io::Errno::ROFS), Verdict::Denied);
-        assert_eq!(of(rustix::io::Errno::INVAL), Verdict::Misuse);
-        assert_eq!(of(rustix::io::Errno::BADF), Verdict::Misuse);
-        assert_eq!(of(rustix::io::Errno::OPNOTSUPP), Verdict::Unsupported);
-        assert_eq!(of(rustix::io::Errno::NOSYS), Verdict::Unsupported);
-        assert_eq!(of(rustix::io::Errno::AGAIN), Verdict::Other);
+        let of = |errno: Errno| IoError::new("write", "a.log", errno.into()).verdict();
+        assert_eq!(of(Errno::NOSPC), Verdict::NoSpace);
+        assert_eq!(of(Errno::DQUOT), Verdict::NoSpace);
+        assert_eq!(of(Errno::FBIG), Verdict::NoSpace);
+        assert_eq!(of(Errno::IO), Verdict::Damaged);
+        assert_eq!(of(Errno::NODATA), Verdict::Damaged, "a sector that cannot be read");
+        assert_eq!(of(Errno::UCLEAN), Verdict::Damaged, "a file system that is not what it was");
+        assert_eq!(of(Errno::NOENT), Verdict::Absent);
+        assert_eq!(of(Errno::ACCESS), Verdict::Denied);
+        assert_eq!(of(Errno::ROFS), Verdict::Denied);
+        assert_eq!(of(Errno::INVAL), Verdict::Misuse);
+        assert_eq!(of(Errno::BADF), Verdict::Misuse);
+        assert_eq!(of(Errno::OPNOTSUPP), Verdict::Unsupported);
+        assert_eq!(of(Errno::NOSYS), Verdict::Unsupported);
+        assert_eq!(of(Errno::AGAIN), Verdict::Other);
     }
 
     #[test]
     fn the_message_names_operation_file_place_and_cause() {
-        let error = IoError::new("write", "/d/0.log", rustix::io::Errno::NOSPC.into()).with_range(100, 16);
+        let error = IoError::new("write", "/d/0.log", Errno::NOSPC.into()).with_range(100, 16);
         let text = error.to_string();
         for part in ["write", "/d/0.log", "at 100", "16 bytes", "No space left"] {
             assert!(text.contains(part), "{part:?} is missing in {text:?}");
@@ -281,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_fenced_error_leads_down_to_the_first_one() {
-        let first = Arc::new(IoError::new("sync", "0.log", rustix::io::Errno::IO.into()));
+        let first = Arc::new(IoError::new("sync", "0.log", Errno::IO.into()));
         let later = IoError::fenced("write", "0.log", first);
         assert_eq!(later.verdict(), Verdict::Fenced);
         assert_eq!(later.fenced_by().map(IoError::op), Some("sync"));
