@@ -51,7 +51,7 @@ impl Options {
         let misplaced = [
             ("depth", self.depth.is_some(), uring || auto, "uring"),
             ("entries", self.entries.is_some(), uring || auto, "uring"),
-            ("inline", self.inline.is_some(), (uring && !direct) || auto, "uring without direct"),
+            ("inline", self.inline.is_some(), uring && !direct, "uring without direct"),
             ("registered", self.registered.is_some(), uring || auto, "uring"),
             ("chunk", self.chunk.is_some(), uring || direct || auto, "uring or direct"),
             ("tail", self.tail.is_some(), direct || auto, "direct"),
@@ -69,6 +69,16 @@ impl Options {
             Some((key, .., with)) => Err(format!("{key} does not go with the rest of it, only with {with}")),
             None => Ok(()),
         }
+    }
+
+    /// Those that an engine has a use for.
+    pub(crate) fn suiting(&self, engine: Engine, cache: Cache) -> Options {
+        let text = self.to_string();
+        text.split(',').skip(1).fold(Options::default(), |kept, item| {
+            let mut more = kept;
+            let suits = more.set(item).and_then(|()| more.suit(engine, cache));
+            if suits.is_ok() { more } else { kept }
+        })
     }
 
     /// Whether the option of this name is set.
@@ -224,6 +234,7 @@ mod tests {
             ("uring,registered=1", "registered is on or off"),
             ("std,registered=off", "registered does not go"),
             ("uring+direct,inline=4k", "inline does not go"),
+            ("auto,inline=4k", "inline does not go"),
             ("std,linger=4", "there are depth"),
         ] {
             let error = text.parse::<BackendSpec>().unwrap_err().to_string();

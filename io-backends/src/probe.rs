@@ -16,7 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::aligned::Pool;
 use crate::backend::{Align, OpenHow, RawFile, write_all};
-use crate::error::IoError;
+use crate::error::{IoError, Verdict};
 use crate::std_file::{FileModes, StdFile};
 
 /// `RWF_DONTCACHE`, Linux 6.14.
@@ -102,7 +102,8 @@ pub(crate) fn dont_cache(file: &File) -> io::Result<()> {
 }
 
 /// Asks whether files in `dir` can be written past the page cache, or out of it, by means of one that is removed again.
-/// Where `dir` is not there yet, its nearest parent that is stands for it.
+/// Where `dir` is not there yet, its nearest parent that is stands for it. A full disk says nothing against it: each file is
+/// asked once more when it is opened.
 ///
 /// # Errors
 /// They cannot, or no file can be made there.
@@ -113,7 +114,10 @@ pub(crate) fn directory(dir: &Path, direct: bool, without_cache: bool) -> Result
     let probed = StdFile::open(&path, OpenHow::Create, modes).and_then(|file| try_out(&file));
     // What is left behind is a file of a page, whose name says what it was.
     let _ = std::fs::remove_file(&path);
-    probed
+    match probed {
+        Err(error) if error.verdict() == Verdict::NoSpace => Ok(()),
+        probed => probed,
+    }
 }
 
 /// One write, in the unit that the file asks for, and a look at what came of it.

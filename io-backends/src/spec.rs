@@ -137,12 +137,15 @@ impl BackendSpec {
     ///
     /// # Errors
     /// What was asked for by name cannot be had here: [`SpecError::unavailable`] says why, and what would help. `auto`
-    /// takes the next best instead.
+    /// takes the next best instead, without the options that it has no use for: [`Opened::got`] says which it has. A value that
+    /// no text stands for, as one with an option that does not go with the rest of it.
     pub fn open_in(self, dir: &Path) -> Result<Opened, SpecError> {
         self.open_at(Some(dir))
     }
 
     fn open_at(self, dir: Option<&Path>) -> Result<Opened, SpecError> {
+        // The fields can be set to what no text says: nothing of that is passed over in silence.
+        self.to_string().parse::<BackendSpec>()?;
         if self.engine != Engine::Auto {
             let backend = self.make(dir)?;
             return Ok(Opened { backend, got: self, passed_over: Vec::new() });
@@ -151,7 +154,7 @@ impl BackendSpec {
             [(Engine::Uring, Cache::Direct), (Engine::Std, Cache::Direct), (Engine::Std, Cache::Buffered)];
         let mut passed_over = Vec::new();
         for (engine, cache) in wishes {
-            let got = BackendSpec { engine, cache, options: self.options };
+            let got = BackendSpec { engine, cache, options: self.options.suiting(engine, cache) };
             match got.make(Some(dir.unwrap_or(Path::new(".")))) {
                 Ok(backend) => return Ok(Opened { backend, got, passed_over }),
                 Err(error) => passed_over.push((got, error)),
@@ -268,9 +271,16 @@ impl FromStr for BackendSpec {
 
 impl fmt::Display for BackendSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = NAMES.iter().find(|(_, engine, cache)| (*engine, *cache) == (self.engine, self.cache));
-        let name = known.map_or("none", |(name, ..)| *name);
-        f.pad(&format!("{name}{}", self.options))
+        let named = |cache| {
+            NAMES.iter().find(move |(_, e, c)| (*e, *c) == (self.engine, cache)).map(|(name, ..)| *name)
+        };
+        let name = named(self.cache).or_else(|| named(Cache::Buffered)).unwrap_or_default();
+        let cache = match (named(self.cache), self.cache) {
+            (Some(_), _) | (None, Cache::Buffered) => "",
+            (None, Cache::Direct) => "+direct",
+            (None, Cache::DontCache) => "+dontcache",
+        };
+        f.pad(&format!("{name}{cache}{}", self.options))
     }
 }
 
@@ -358,6 +368,27 @@ mod tests {
     }
 
     #[test]
+    fn what_no_text_stands_for_is_not_opened() {
+        for (engine, cache, name) in [
+            (Engine::Memory, Cache::Direct, "memory+direct"),
+            (Engine::Memory, Cache::DontCache, "memory+dontcache"),
+            (Engine::Auto, Cache::Direct, "auto+direct"),
+        ] {
+            let error = BackendSpec::new(engine, cache).open().unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+        let options = [
+            Options { depth: Some(4), ..Options::default() },
+            Options { zeroed: Some(0), ..Options::default() },
+            Options { zeroed: Some(4096), preallocate: Some(4096), ..Options::default() },
+        ];
+        for options in options {
+            let spec = BackendSpec { options, ..BackendSpec::default() };
+            assert!(spec.open().is_err(), "{spec}");
+        }
+    }
+
+    #[test]
     fn options_of_a_list_stay_with_their_backend() {
         let list = BackendSpec::parse_list("std, uring+direct,depth=16,zeroed=1m,memory").unwrap();
         let texts: Vec<String> = list.iter().map(BackendSpec::to_string).collect();
@@ -373,6 +404,17 @@ mod tests {
         for (wish, error) in &opened.passed_over {
             assert_ne!(*wish, opened.got);
             assert!(error.unavailable().is_some(), "{error}");
+        }
+        // Of options that what it took has no use for nothing is said there.
+        for text in [
+            "auto,depth=16,chunk=64k,tail=0,registered=off,entries=8,zeroed=64k",
+            "auto,preallocate=1m,dsync=on",
+        ] {
+            for dir in [dir.path(), Path::new("/dev/shm")].into_iter().filter(|dir| dir.exists()) {
+                let opened = text.parse::<BackendSpec>().unwrap().open_in(dir).unwrap();
+                assert_eq!(opened.got.to_string().parse(), Ok(opened.got), "{text}");
+                assert_eq!(opened.backend.name(), opened.got.to_string());
+            }
         }
         let later = "auto".parse::<BackendSpec>().unwrap().open_in(&dir.path().join("a/b")).unwrap();
         assert_eq!(later.got, opened.got);

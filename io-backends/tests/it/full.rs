@@ -1,6 +1,7 @@
 //! A disk that is really full.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -58,6 +59,15 @@ fn iob_10_a_disk_that_is_really_full_refuses_appends_and_takes_them_again_when_t
             append(600).unwrap();
             assert_eq!(log.flush().unwrap(), 1000);
             let ballast = ballast(disk.path(), 400 << 10);
+            // A backend can be had there all the same.
+            let mut rest = Vec::new();
+            while let Ok(file) = tempfile::tempfile_in(disk.path())
+                && file.write_all_at(&[7; 4096], 0).is_ok()
+            {
+                rest.push(file);
+            }
+            assert!(places::backend(spec, disk.path()).is_some(), "{what}");
+            drop(rest);
             // Twice: a file system may find some more when it has thought about it.
             for len in [10_000, 50_000] {
                 let refused = loop {
