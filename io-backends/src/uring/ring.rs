@@ -55,6 +55,8 @@ pub(super) struct Ring {
     reaped: Condvar,
     /// Cleared by the first file system that does not know the flag.
     dsync: AtomicBool,
+    /// The kernel did not take what is in the submission queue, when it was asked last.
+    refused: AtomicBool,
     /// The aligned buffers are known to the kernel: it need not look up and hold their pages for each write.
     buffers: bool,
     /// Free places in the table of files that the kernel holds for the ring; none where it has no such table.
@@ -153,6 +155,7 @@ impl Ring {
             reaping: Mutex::new(false),
             reaped: Condvar::new(),
             dsync: AtomicBool::new(true),
+            refused: AtomicBool::new(false),
             #[cfg(all(test, not(loom)))]
             said: Mutex::default(),
         })
@@ -230,8 +233,10 @@ impl Ring {
                 Ok(_) => return,
                 Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                     Some(Errno::INTR) => {}
-                    // It cannot take more now: whoever reaps next enters again with what is left in the queue.
+                    // It cannot take more now: whoever reaps or asks next enters again with what is left in the queue.
                     Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
+                        // A hint: who does not see it asks again.
+                        self.refused.store(true, Ordering::Relaxed);
                         yield_now();
                         return;
                     }
@@ -371,7 +376,11 @@ impl Driver for Ring {
         if mem::replace(&mut *self.reaping.lock(), true) {
             return;
         }
-        self.fetch();
+        // Whoever only asks, and never waits, is to get an answer, too.
+        if self.fetch() == 0 && self.refused.load(Ordering::Relaxed) {
+            self.refused.store(false, Ordering::Relaxed);
+            self.enter();
+        }
         *self.reaping.lock() = false;
         self.reaped.notify_all();
     }
@@ -672,6 +681,24 @@ mod tests {
             assert!(ring.flying.is_empty());
             assert_eq!(ring.capacity(), 32, "four times the submissions");
             assert!(ring.said.lock().flying_most <= 32, "no more than completions fit");
+        });
+    }
+
+    #[test]
+    fn a_write_that_the_kernel_did_not_take_is_made_for_who_only_asks() {
+        let Ok(ring) = Ring::new(8, true) else { return println!("skipped: no io_uring here") };
+        in_time(move || {
+            let ring = Arc::new(ring);
+            ring.said.lock().refusal = Some(|call| (call <= 2).then_some(Errno::AGAIN));
+            let file = Arc::new(tempfile::tempfile().unwrap());
+            let mut ticket = ring.write(write(&file, 0, Bytes::from_static(&[7; 1000])));
+            let done = loop {
+                match ticket.try_take() {
+                    Some(done) => break done,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(done.result.unwrap(), 1000);
         });
     }
 
