@@ -112,22 +112,32 @@ impl StdFile {
         let mut options = OpenOptions::new();
         options.read(true).write(how != OpenHow::Read);
         options.create(how == OpenHow::Create).create_new(how == OpenHow::CreateNew);
-        let writable = how != OpenHow::Read;
-        let open = || {
+        let opened = || {
             let file = options.open(path)?;
-            let metadata = file.metadata()?;
-            if metadata.is_dir() {
-                return Err(Errno::ISDIR.into());
-            }
-            let inode = Inode::of(&metadata);
-            let direct = if modes.direct && writable { Some(Direct::of(&file, path)?) } else { None };
-            if modes.dont_cache && writable {
-                probe::dont_cache(&file)?;
-            }
-            let file = Arc::new(file);
-            Ok(StdFile { file, direct, path: path.into(), inode, kept: Kept::default(), writable, modes })
+            StdFile::of(file, path, how, modes).inspect_err(|_| {
+                if how == OpenHow::CreateNew {
+                    // Nobody is to meet a file that was never had. What is left behind is an empty one.
+                    let _ = std::fs::remove_file(path);
+                }
+            })
         };
-        open().map_err(|error| IoError::new("open", path, error))
+        opened().map_err(|error| IoError::new("open", path, error))
+    }
+
+    /// What was opened as `path`.
+    fn of(file: File, path: &Path, how: OpenHow, modes: FileModes) -> io::Result<Self> {
+        let writable = how != OpenHow::Read;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(Errno::ISDIR.into());
+        }
+        let inode = Inode::of(&metadata);
+        let direct = if modes.direct && writable { Some(Direct::of(&file, path)?) } else { None };
+        if modes.dont_cache && writable {
+            probe::dont_cache(&file)?;
+        }
+        let file = Arc::new(file);
+        Ok(StdFile { file, direct, path: path.into(), inode, kept: Kept::default(), writable, modes })
     }
 
     /// The descriptor to write `data` at `at` through.
