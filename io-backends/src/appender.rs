@@ -51,12 +51,13 @@ pub trait Appender: Debug + Send + Sync {
     /// memory still, where it can be read; a later flush tries again.
     fn flush(&self) -> Result<u64, IoError>;
 
-    /// A handle on bytes below `upto` becoming durable; asks for nothing yet. The sync that makes them so serves all
-    /// who wait at that time, flushes included. See [`Durability`].
+    /// A handle on bytes below `upto`, which were accepted before, becoming durable; asks for nothing yet. The sync that makes
+    /// them so serves all who wait at that time, flushes included. On bytes that are not there it answers with
+    /// [`Verdict::Misuse`]. See [`Durability`].
     fn durability(self: Arc<Self>, upto: u64) -> Durability;
 
     /// Drops what lies behind `len`. Waits for a sync that is going on. The operating system is asked only where
-    /// the file is longer. The new length is durable after the next flush.
+    /// the file is longer, or space was taken ahead. The new length is durable after the next flush.
     ///
     /// # Errors
     /// [`Verdict::Misuse`] for a `len` beyond the accepted mark, or one that would cut a live view: nothing changed.
@@ -80,8 +81,10 @@ impl dyn Appender {
     /// # Errors
     /// Those of the append; those of the sync go to the handle.
     pub fn append_durable(self: &Arc<Self>, data: Gather) -> Result<(Range<u64>, Durability), IoError> {
+        // Before the append: the handle tells of a cut right behind it, which may have taken the bytes.
+        let cuts = self.marks().cuts();
         let range = self.append(data)?;
-        let durability = Arc::clone(self).durability(range.end);
+        let durability = Arc::clone(self).durability(range.end).appended_after(cuts);
         Ok((range, durability))
     }
 }
@@ -100,7 +103,7 @@ pub fn appender(file: Arc<dyn RawFile>, len: u64) -> Result<Arc<dyn Appender>, I
     if file.align().is_none() && !file.caps().parallel_append {
         Ok(Arc::new(PlainAppender::new(file, len)))
     } else {
-        Ok(Arc::new(QueuedAppender::new(file, len)?))
+        Ok(Arc::new(QueuedAppender::new(file, len, physical > len)?))
     }
 }
 
@@ -127,6 +130,13 @@ pub(crate) fn append_failed(
     }
 }
 
+/// The error of a read of `want` bytes at `place` that found the end of the file there.
+#[cold]
+pub(crate) fn ended(file: &dyn RawFile, place: u64, want: u64, accepted: u64) -> IoError {
+    let why = format!("the file ends before its accepted mark, {accepted}");
+    IoError::because("read", file.path(), io::ErrorKind::UnexpectedEof, why).with_range(place, want)
+}
+
 /// The error of a truncation to a length that the file does not have.
 #[cold]
 pub(crate) fn truncate_beyond(file: &dyn RawFile, len: u64, accepted: u64) -> IoError {
@@ -139,4 +149,11 @@ pub(crate) fn truncate_beyond(file: &dyn RawFile, len: u64, accepted: u64) -> Io
 pub(crate) fn truncated(file: &dyn RawFile, upto: u64) -> IoError {
     let why = "the file was truncated before these bytes were known to be durable";
     IoError::because("flush", file.path(), io::ErrorKind::Interrupted, why).with_range(0, upto)
+}
+
+/// The error of a wait for bytes below `upto` that are not there.
+#[cold]
+pub(crate) fn not_appended(file: &dyn RawFile, upto: u64) -> IoError {
+    let why = "not all of these bytes had been appended when they were asked for";
+    IoError::because("flush", file.path(), io::ErrorKind::InvalidInput, why).with_range(0, upto)
 }

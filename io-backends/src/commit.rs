@@ -15,9 +15,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::appender::{not_appended, truncated};
+use crate::backend::RawFile;
 use crate::error::IoError;
 use crate::marks::Marks;
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread, current, in_background, park, yield_now};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread, current, in_turns, park, yield_now};
 
 /// Turns that a leader gives to those who were served with it last time, so that they share the next sync, too: no more
 /// than this for each of them, and no more once so many in a row have brought nothing. A lone writer's leader gives none.
@@ -44,8 +46,8 @@ pub(crate) trait Commits: Send + Sync + 'static {
     /// The error of whoever meets the fence.
     fn refused(&self, op: &'static str) -> Option<IoError>;
 
-    /// The error of whoever waits for bytes that a truncation dropped.
-    fn cut_off(&self, upto: u64) -> IoError;
+    /// What is synced.
+    fn file(&self) -> &dyn RawFile;
 }
 
 /// Who waits for syncs of one file.
@@ -130,14 +132,14 @@ impl Committer {
     }
 
     /// Waits until bytes below `upto` are durable, running syncs where nobody else does.
-    fn wait(on: &dyn Commits, upto: u64, cuts: u64) -> Result<u64, IoError> {
+    fn wait(on: &dyn Commits, wanted: Wanted) -> Result<u64, IoError> {
         let committer = on.committer();
         loop {
-            if let Some(outcome) = outcome(on, upto, cuts) {
+            if let Some(outcome) = outcome(on, wanted) {
                 return outcome;
             }
             let state = committer.state.lock();
-            if let Some(outcome) = outcome(on, upto, cuts) {
+            if let Some(outcome) = outcome(on, wanted) {
                 return outcome;
             }
             if state.syncing() {
@@ -215,22 +217,21 @@ impl Committer {
         wake(waiting, wakers);
     }
 
-    /// Runs syncs until nobody waits for one by a waker alone.
-    fn attend(on: &dyn Commits) {
+    /// Sees to one sync, and says whether there is more to do: not once nobody waits for one by a waker alone.
+    fn attend(on: &dyn Commits) -> bool {
         let committer = on.committer();
-        loop {
-            let mut state = committer.state.lock();
-            if state.wakers.is_empty() {
-                state.attended = false;
-                return;
-            }
-            if state.syncing() {
-                Self::wait_for_end(state);
-            } else {
-                // A failure has woken everybody, who find the fence or are told; nobody is left to serve then.
-                let _ = committer.lead(on, state);
-            }
+        let mut state = committer.state.lock();
+        if state.wakers.is_empty() {
+            state.attended = false;
+            return false;
         }
+        if state.syncing() {
+            Self::wait_for_end(state);
+        } else {
+            // A failure has woken everybody, who find the fence or are told; nobody is left to serve then.
+            let _ = committer.lead(on, state);
+        }
+        true
     }
 }
 
@@ -243,16 +244,28 @@ fn wake(waiting: Vec<Arc<Waiting>>, wakers: Vec<Watcher>) {
     wakers.into_iter().for_each(|watcher| watcher.waker.wake());
 }
 
-/// What is known of bytes below `upto` without a sync.
-fn outcome(on: &dyn Commits, upto: u64, cuts: u64) -> Option<Result<u64, IoError>> {
+/// The bytes that a handle is about: those below `upto`, as they were when the file's cuts were so many.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    upto: u64,
+    cuts: u64,
+    /// They had been accepted when the handle was made. No sync brings others.
+    accepted: bool,
+}
+
+/// What is known of bytes without a sync.
+fn outcome(on: &dyn Commits, wanted: Wanted) -> Option<Result<u64, IoError>> {
     // Durable before fenced: what a sync has covered stays acknowledged.
     let durable = on.marks().durable();
-    let refused = if durable >= upto { None } else { on.refused("flush") };
+    let refused = if durable >= wanted.upto { None } else { on.refused("flush") };
     // After the mark: one that rose by bytes appended behind a cut is seen with the cut.
-    if on.marks().cuts() != cuts {
-        return Some(Err(on.cut_off(upto)));
+    if on.marks().cuts() != wanted.cuts {
+        return Some(Err(truncated(on.file(), wanted.upto)));
     }
-    if durable >= upto { Some(Ok(durable)) } else { refused.map(Err) }
+    if !wanted.accepted {
+        return Some(Err(not_appended(on.file(), wanted.upto)));
+    }
+    if durable >= wanted.upto { Some(Ok(durable)) } else { refused.map(Err) }
 }
 
 /// The promise that bytes of a file will be durable: to be waited on, asked, or awaited.
@@ -262,12 +275,11 @@ fn outcome(on: &dyn Commits, upto: u64, cuts: u64) -> Option<Result<u64, IoError
 ///
 /// The answer is the durable mark, at or behind the bytes it is about. An error says that they are not known to be
 /// durable: the sync failed and the file is fenced, or there was no space to write them and a later handle may have more
-/// luck, or the file was truncated meanwhile, wherever that was.
+/// luck, or the file was truncated meanwhile, wherever that was; or they had never been appended.
 #[must_use = "nothing becomes durable by it until it is waited on or awaited"]
 pub struct Durability {
     on: Arc<dyn Commits>,
-    upto: u64,
-    cuts: u64,
+    wanted: Wanted,
     /// The number of its waker, once it has one.
     id: Option<u64>,
 }
@@ -275,12 +287,20 @@ pub struct Durability {
 impl Durability {
     pub(crate) fn new(on: Arc<dyn Commits>, upto: u64) -> Self {
         let cuts = on.marks().cuts();
-        Self { on, upto, cuts, id: None }
+        // After the cuts: a cut in between is told of, at worst, though it left the bytes.
+        let accepted = on.marks().accepted() >= upto;
+        Self { on, wanted: Wanted { upto, cuts, accepted }, id: None }
+    }
+
+    /// The same handle on bytes that were appended when the file's cuts were so many.
+    pub(crate) fn appended_after(mut self, cuts: u64) -> Self {
+        self.wanted.cuts = cuts;
+        self
     }
 
     /// The position below which bytes will be durable.
     pub fn position(&self) -> u64 {
-        self.upto
+        self.wanted.upto
     }
 
     /// Blocks until it is so; runs the sync itself, for all who wait, if no other thread does.
@@ -288,12 +308,12 @@ impl Durability {
     /// # Errors
     /// The bytes are not known to be durable.
     pub fn wait(self) -> Result<u64, IoError> {
-        Committer::wait(&*self.on, self.upto, self.cuts)
+        Committer::wait(&*self.on, self.wanted)
     }
 
     /// The answer, if there is one already. Runs no sync.
     pub fn check(&self) -> Option<Result<u64, IoError>> {
-        outcome(&*self.on, self.upto, self.cuts)
+        outcome(&*self.on, self.wanted)
     }
 }
 
@@ -320,12 +340,13 @@ impl Future for Durability {
         let waker = context.waker().clone();
         match state.wakers.iter_mut().find(|watcher| watcher.id == id) {
             Some(watcher) => watcher.waker = waker,
-            None => state.wakers.push(Watcher { id, upto: self.upto, waker }),
+            None => state.wakers.push(Watcher { id, upto: self.wanted.upto, waker }),
         }
         if !mem::replace(&mut state.attended, true) {
             let on = Arc::clone(&on);
             drop(state);
-            in_background(move || Committer::attend(&*on));
+            // In turns: other files have theirs to be attended to, too.
+            in_turns(move || Committer::attend(&*on));
         }
         Poll::Pending
     }
@@ -343,6 +364,9 @@ impl Drop for Durability {
 
 impl fmt::Debug for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Durability").field("position", &self.upto).field("answer", &self.check()).finish()
+        f.debug_struct("Durability")
+            .field("position", &self.position())
+            .field("answer", &self.check())
+            .finish()
     }
 }

@@ -87,17 +87,20 @@ impl Marks {
         self.durable.store(to, Ordering::Release);
     }
 
-    /// The file was cut to `len`, of which `durable` bytes are durable. No append and no sync is going on.
-    pub(crate) fn cut(&self, len: u64, durable: u64) {
+    /// The file was cut to `len`, of which `durable` bytes are durable and `stable` in the file. No append and no sync is going
+    /// on.
+    pub(crate) fn cut(&self, len: u64, stable: u64, durable: u64) {
         // First, so that whoever finds lower marks, or bytes appended afterwards, finds the cut. Pairs with the load
         // in `cuts`.
         self.cuts.fetch_add(1, Ordering::Release);
         self.durable.store(durable, Ordering::Release);
-        self.stable.store(len, Ordering::Release);
+        self.stable.store(stable, Ordering::Release);
         self.accepted.store(len, Ordering::Release);
+        // And last: who counted after the first may have seen marks from before.
+        self.cuts.fetch_add(1, Ordering::Release);
     }
 
-    /// How often the file was cut.
+    /// A number that rises with each cut.
     pub(crate) fn cuts(&self) -> u64 {
         // Pairs with the addition in `cut`.
         self.cuts.load(Ordering::Acquire)

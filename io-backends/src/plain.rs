@@ -6,11 +6,10 @@
 //! lock; neither is held while the other side waits for the device, except that a truncation waits for the sync that
 //! is going on.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::appender::{Appender, append_failed, end_of, truncate_beyond, truncated};
+use crate::appender::{Appender, append_failed, end_of, ended, truncate_beyond};
 use crate::backend::{RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
@@ -73,10 +72,10 @@ impl PlainAppender {
         append_failed(&*self.file, &self.marks, error, || self.cut_file(writer, start))
     }
 
-    /// Cuts the file, not the marks, if it is longer than `len`.
+    /// Cuts the file, not the marks, if it is longer than `len`, or has space behind it.
     fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
         writer.reserved.settle()?;
-        if self.file.len()? > len {
+        if self.file.len()? > len || writer.reserved.holds_behind(len) {
             self.file.submit(Op::SetLen { len }).wait().result?;
             // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
             // swap there.
@@ -145,15 +144,13 @@ impl Appender for PlainAppender {
             }
             match self.file.read_at(&mut into[done..done + want], place)? {
                 0 => {
-                    // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that.
-                    let now = self.writer.lock().accepted;
-                    if now >= accepted {
-                        let why = format!("the file ends before its accepted mark, {accepted}");
-                        let error =
-                            IoError::because("read", self.file.path(), io::ErrorKind::UnexpectedEof, why);
-                        return Err(error.with_range(place, want as u64));
+                    // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that. What it
+                    // cut off may have been appended to again since.
+                    let writer = self.writer.lock();
+                    if place < writer.accepted && self.file.len()? <= place {
+                        return Err(ended(&*self.file, place, want as u64, accepted));
                     }
-                    accepted = now;
+                    accepted = accepted.min(writer.accepted);
                 }
                 count => done += count,
             }
@@ -180,7 +177,7 @@ impl Appender for PlainAppender {
         writer.accepted = len;
         writer.behind = writer.behind.min(len);
         synced.durable = synced.durable.min(len);
-        self.marks.cut(len, synced.durable);
+        self.marks.cut(len, len, synced.durable);
         drop((writer, synced));
         self.committer.disturb();
         Ok(())
@@ -225,19 +222,20 @@ impl Commits for PlainAppender {
         self.marks.check(op, || self.file.path()).err()
     }
 
-    fn cut_off(&self, upto: u64) -> IoError {
-        truncated(&*self.file, upto)
+    fn file(&self) -> &dyn RawFile {
+        &*self.file
     }
 }
 
 impl Drop for PlainAppender {
-    /// Gives back space that made the file longer than its contents.
+    /// Gives back the space that was taken ahead.
     fn drop(&mut self) {
         let mut writer = self.writer.lock();
         // A step that is being taken holds the file; then it is waited for, and cut with the rest.
         let settled = writer.reserved.settle().is_ok();
-        if settled && writer.reserved.is_ahead() && !self.marks.fenced() {
-            let len = writer.accepted;
+        let len = writer.accepted;
+        let ahead = writer.reserved.is_ahead() || writer.reserved.holds_behind(len);
+        if settled && ahead && !self.marks.fenced() {
             // Nobody is left to hear of an error; zeros behind the end are expected after a stop.
             let _ = self.cut_file(&mut writer, len);
         }

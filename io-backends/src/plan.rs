@@ -2,7 +2,7 @@
 
 /// How space is taken ahead of the end of a file that is appended to. Complete.
 ///
-/// Steps are in bytes, 0 for none. Space that was taken and not used goes back when the file is sealed.
+/// Steps are in bytes, 0 for none. Space that was taken and not used goes back when the file is sealed, or its appender dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Space {
     /// None is taken ahead.

@@ -21,13 +21,14 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::aligned::Pool;
-use crate::appender::{Appender, append_failed, end_of, truncate_beyond, truncated};
+use crate::appender::{Appender, append_failed, end_of, ended, truncate_beyond};
 use crate::backend::{Align, RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
@@ -72,8 +73,9 @@ struct Writer {
     /// From here on the page cache may hold what was written so.
     cached: u64,
     reserved: Reserved,
-    /// The file may be longer than `accepted`.
+    /// The file may be longer than `accepted`; and once something is appended to it, as it was when it was opened.
     ahead: bool,
+    longer: bool,
     /// Bytes for which the kernel was told to begin writing back.
     behind: u64,
     /// Where the last flush was, and how many appends there were since.
@@ -104,8 +106,8 @@ enum Send {
 }
 
 impl QueuedAppender {
-    /// An appender of a file that has at least `len` bytes.
-    pub(crate) fn new(file: Arc<dyn RawFile>, len: u64) -> Result<Self, IoError> {
+    /// An appender of a file that has at least `len` bytes, and more where it is `longer`.
+    pub(crate) fn new(file: Arc<dyn RawFile>, len: u64, longer: bool) -> Result<Self, IoError> {
         let (align, plan) = (file.align(), file.caps().plan);
         let begun = begun_block(&*file, &align, len)?;
         let block = u64::from(align.block.get());
@@ -118,6 +120,7 @@ impl QueuedAppender {
             cached: len,
             reserved,
             ahead: false,
+            longer,
             behind: len,
             flushed: len,
             appends: 0,
@@ -325,17 +328,17 @@ impl QueuedAppender {
         }
     }
 
-    /// Cuts the file, not the marks, if it is longer than `len`. Nothing is in flight.
+    /// Cuts the file, not the marks, if it is longer than `len`, or has space behind it. Nothing is in flight.
     fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
         writer.reserved.settle()?;
-        if self.file.len()? > len {
+        if self.file.len()? > len || writer.reserved.holds_behind(len) {
             self.file.submit(Op::SetLen { len }).wait().result?;
             // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
             // swap there.
             self.resized.store(true, Ordering::Release);
         }
         writer.reserved.cut(len.next_multiple_of(self.block()));
-        writer.ahead = false;
+        (writer.ahead, writer.longer) = (false, false);
         Ok(())
     }
 
@@ -397,6 +400,7 @@ impl Appender for QueuedAppender {
             self.unless_full("append", reached)?;
         }
         writer.appends += 1;
+        writer.ahead |= mem::take(&mut writer.longer);
         if past_tail {
             return self.append_past_tail(&mut writer, start..end, data);
         }
@@ -407,13 +411,14 @@ impl Appender for QueuedAppender {
                 Gather::Many(parts) => parts.into_iter().for_each(|part| tail.push(part)),
             }
         }
+        // Before any of it is sent, and may be found to have landed.
+        writer.accepted = end;
+        self.marks.take(end);
         match self.send(&mut writer, end, Send::Ready) {
             // An earlier write found no space: this one is in the tail, too, and the next append is refused.
             Err(error) if error.verdict() == Verdict::NoSpace => {}
             sent => sent?,
         }
-        writer.accepted = end;
-        self.marks.take(end);
         self.flights.collect(&*self.file, &self.marks);
         self.check("append")?;
         self.forget();
@@ -450,14 +455,13 @@ impl Appender for QueuedAppender {
                 }
             };
             if count == 0 {
-                // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that.
-                let now = self.writer.lock().accepted;
-                if now >= accepted {
-                    let why = format!("the file ends before its accepted mark, {accepted}");
-                    let error = IoError::because("read", self.file.path(), io::ErrorKind::UnexpectedEof, why);
-                    return Err(error.with_range(place, want as u64));
+                // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that. What it cut
+                // off may have been appended to again since.
+                let writer = self.writer.lock();
+                if place < self.marks.stable().min(writer.accepted) && self.file.len()? <= place {
+                    return Err(ended(&*self.file, place, want as u64, accepted));
                 }
-                accepted = now;
+                accepted = accepted.min(writer.accepted);
             }
             done += count;
         }
@@ -499,10 +503,7 @@ impl Appender for QueuedAppender {
         writer.cached = writer.cached.min(kept);
         synced.durable = synced.durable.min(kept);
         self.tail.write().cut(len);
-        self.marks.cut(kept, synced.durable);
-        if kept < len {
-            self.marks.take(len);
-        }
+        self.marks.cut(len, kept, synced.durable);
         drop((writer, synced));
         self.committer.disturb();
         Ok(())
@@ -577,8 +578,8 @@ impl Commits for QueuedAppender {
         self.check(op).err()
     }
 
-    fn cut_off(&self, upto: u64) -> IoError {
-        truncated(&*self.file, upto)
+    fn file(&self) -> &dyn RawFile {
+        &*self.file
     }
 }
 
@@ -591,9 +592,9 @@ impl Drop for QueuedAppender {
             // Nobody is left to hear of an error; what is missing then was never durable.
             let settled = self.settle_all(&mut writer).is_ok();
             self.flights.drain(&*self.file, &self.marks);
-            let ahead = writer.ahead || writer.reserved.is_ahead();
+            let len = if settled { writer.accepted } else { self.marks.stable() };
+            let ahead = writer.ahead || writer.reserved.is_ahead() || writer.reserved.holds_behind(len);
             if (ahead || !settled) && self.check("close").is_ok() {
-                let len = if settled { writer.accepted } else { self.marks.stable() };
                 let _ = self.cut_file(&mut writer, len);
             }
         }

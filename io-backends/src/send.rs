@@ -30,7 +30,8 @@ impl dyn Appender {
     pub fn send_to(&self, socket: BorrowedFd<'_>, range: Range<u64>) -> Result<u64, IoError> {
         let marks = self.marks();
         let end = range.end.min(marks.accepted());
-        let stable = range.end.min(marks.stable());
+        // Not beyond the mark that was seen: that of the next append may have moved since.
+        let stable = end.min(marks.stable());
         let sent = if range.start < stable { send(&**self.file(), socket, range.start..stable)? } else { 0 };
         let at = range.start + sent;
         if at >= end || (at < stable && sent > 0) {
@@ -53,7 +54,7 @@ impl dyn Appender {
 /// Source: sendfile(2); Kafka `FileRecords.writeTo`.
 pub fn send(file: &dyn RawFile, socket: BorrowedFd<'_>, range: Range<u64>) -> Result<u64, IoError> {
     let result = match file.as_fd() {
-        Some(from) => by_kernel(from, socket, range.clone()),
+        Some(from) => by_kernel(from, socket, range.clone(), file),
         None => copy(socket, range.clone(), |into, at| file.read_at(into, at)),
     };
     result.map_err(|error| error.on(file, range))
@@ -83,7 +84,12 @@ impl Stopped {
 }
 
 #[cfg(target_os = "linux")]
-fn by_kernel(from: BorrowedFd<'_>, socket: BorrowedFd<'_>, range: Range<u64>) -> Result<u64, Stopped> {
+fn by_kernel(
+    from: BorrowedFd<'_>,
+    socket: BorrowedFd<'_>,
+    range: Range<u64>,
+    file: &dyn RawFile,
+) -> Result<u64, Stopped> {
     /// What one call takes at most: 2 GiB less a page.
     const MOST: u64 = 2_147_479_552;
 
@@ -94,6 +100,10 @@ fn by_kernel(from: BorrowedFd<'_>, socket: BorrowedFd<'_>, range: Range<u64>) ->
             Ok(0) => return Err(Stopped::Ended),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if at > range.start => break,
+            // Not from this file system, or not to that: a file that is opened to be appended to, for one.
+            Err(Errno::INVAL | Errno::NOSYS) if at == range.start => {
+                return copy(socket, range, |into, at| file.read_at(into, at));
+            }
             Err(errno) => return Err(Stopped::Socket(errno.into())),
         }
     }
@@ -101,10 +111,13 @@ fn by_kernel(from: BorrowedFd<'_>, socket: BorrowedFd<'_>, range: Range<u64>) ->
 }
 
 #[cfg(not(target_os = "linux"))]
-fn by_kernel(from: BorrowedFd<'_>, socket: BorrowedFd<'_>, range: Range<u64>) -> Result<u64, Stopped> {
-    copy(socket, range, |into, at| {
-        rustix::io::pread(from, into, at).map_err(|errno| IoError::new("read", "", errno.into()))
-    })
+fn by_kernel(
+    _from: BorrowedFd<'_>,
+    socket: BorrowedFd<'_>,
+    range: Range<u64>,
+    file: &dyn RawFile,
+) -> Result<u64, Stopped> {
+    copy(socket, range, |into, at| file.read_at(into, at))
 }
 
 /// Through memory of this process.

@@ -1,9 +1,11 @@
 //! [`Reserved`]: space ahead of the end of a file, taken in steps.
 //!
 //! Zeros are written ahead of need by a thread of the background, while half of the last step is left; whoever needs them
-//! before they are there waits. No sync is made for them here: an error of the device is told to a descriptor once, and
+//! before they are there waits, and where no thread has come to them yet, writes them itself: the threads of the background
+//! may be waiting for the writer. No sync is made for them here: an error of the device is told to a descriptor once, and
 //! must be told to the one who makes appended bytes durable.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub(crate) struct Reserved {
     end: u64,
     /// The length went ahead with it.
     extended: bool,
+    /// Blocks up to here may have been taken that the length does not tell of; 0 for none.
+    blocks: u64,
     /// Where the last flush that set the length right was, and whether such flushes come soon after each other.
     flushed: u64,
     often: bool,
@@ -31,13 +35,23 @@ pub(crate) struct Reserved {
 #[derive(Debug)]
 struct Coming {
     range: Range<u64>,
-    result: Mutex<Option<Result<(), IoError>>>,
+    stage: Mutex<Stage>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// No thread has come to it yet.
+    Asked,
+    /// Nor will one: it was needed before.
+    Withdrawn,
+    Begun,
+    Ended(Result<(), IoError>),
 }
 
 impl Reserved {
     pub(crate) fn new(space: Space, end: u64) -> Self {
-        Self { space, end, extended: false, flushed: end, often: false, coming: None }
+        Self { space, end, extended: false, blocks: 0, flushed: end, often: false, coming: None }
     }
 
     /// Whether the file may be longer than its contents until it is sealed.
@@ -48,6 +62,12 @@ impl Reserved {
     /// Whether the file may be longer than its contents now.
     pub(crate) fn is_ahead(&self) -> bool {
         self.extended
+    }
+
+    /// Whether space may have been taken behind `len` that the file's length does not tell of. It goes back when the file is
+    /// given its length once more.
+    pub(crate) fn holds_behind(&self, len: u64) -> bool {
+        self.blocks > len
     }
 
     /// Takes space, if need be, so that it reaches `end`.
@@ -76,7 +96,7 @@ impl Reserved {
         let result = self.take(file, end, u64::from(step), how);
         match result {
             Err(error) if error.verdict() == Verdict::Unsupported => {
-                self.space = Space::None;
+                (self.space, self.blocks) = (Space::None, 0);
                 Ok(())
             }
             result => result,
@@ -89,6 +109,9 @@ impl Reserved {
         }
         if end > self.end {
             let far = end.saturating_add(step).min(crate::appender::LEN_MAX);
+            if how == Reserve::Blocks {
+                self.blocks = self.blocks.max(far);
+            }
             self.end = take(&**file, self.end..far, how).map(|()| far).or_else(|error| {
                 match error.verdict() {
                     // As much as is needed may still be there.
@@ -107,24 +130,33 @@ impl Reserved {
     /// Has the background take one more step.
     fn begin(&mut self, file: &Arc<dyn RawFile>, step: u64) {
         let range = self.end..self.end.saturating_add(step).min(crate::appender::LEN_MAX);
-        let coming = Arc::new(Coming { range, result: Mutex::new(None), changed: Condvar::new() });
+        let coming = Arc::new(Coming { range, stage: Mutex::new(Stage::Asked), changed: Condvar::new() });
         self.coming = Some(Arc::clone(&coming));
         let file = Arc::clone(file);
         in_background(move || {
+            match &mut *coming.stage.lock() {
+                stage @ Stage::Asked => *stage = Stage::Begun,
+                _ => return,
+            }
             let result = take(&*file, coming.range.clone(), Reserve::Zeroed);
-            *coming.result.lock() = Some(result);
+            *coming.stage.lock() = Stage::Ended(result);
             coming.changed.notify_all();
         });
     }
 
-    /// Waits for the step that the background takes, if any. A full disk there is no error yet: what is needed may fit.
+    /// Sees to it that no step is coming: waits for one that was begun. A full disk there is no error yet: what is needed may
+    /// fit.
     pub(crate) fn settle(&mut self) -> Result<(), IoError> {
         let Some(coming) = self.coming.take() else { return Ok(()) };
-        let mut result = coming.result.lock();
+        let mut stage = coming.stage.lock();
         let result = loop {
-            match result.take() {
-                Some(result) => break result,
-                None => coming.changed.wait(&mut result),
+            match mem::replace(&mut *stage, Stage::Withdrawn) {
+                Stage::Asked | Stage::Withdrawn => return Ok(()),
+                Stage::Begun => {
+                    *stage = Stage::Begun;
+                    coming.changed.wait(&mut stage);
+                }
+                Stage::Ended(result) => break result,
             }
         };
         self.extended = true;
@@ -157,7 +189,7 @@ impl Reserved {
     pub(crate) fn cut(&mut self, len: u64) {
         self.end = len;
         self.flushed = self.flushed.min(len);
-        self.extended = false;
+        (self.extended, self.blocks) = (false, 0);
     }
 }
 

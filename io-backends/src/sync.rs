@@ -57,6 +57,17 @@ mod half {
     /// Runs `job` on a thread of this process's few background threads, which are started when first needed, and on
     /// this one where no thread can be had.
     pub(crate) fn in_background(job: impl FnOnce() + Send + 'static) {
+        let mut job = Some(job);
+        in_turns(move || {
+            if let Some(job) = job.take() {
+                job();
+            }
+            false
+        });
+    }
+
+    /// Runs `job` there for as long as it asks for another turn, which comes after those of all others who wait for one.
+    pub(crate) fn in_turns(job: impl FnMut() -> bool + Send + 'static) {
         super::pool::POOL.run(Box::new(job));
     }
 }
@@ -70,7 +81,8 @@ mod pool {
     /// Most threads. A job is a wait for a device; more of them than this are not needed for it to be busy.
     const THREADS_MAX: usize = 4;
 
-    type Job = Box<dyn FnOnce() + Send>;
+    /// Says whether it wants another turn.
+    type Job = Box<dyn FnMut() -> bool + Send>;
 
     pub(super) static POOL: LazyLock<Pool> = LazyLock::new(Pool::default);
 
@@ -102,7 +114,7 @@ mod pool {
                 } else if state.threads == 0 {
                     let job = state.jobs.pop_back();
                     drop(state);
-                    job.into_iter().for_each(|job| job());
+                    job.into_iter().for_each(|mut job| while job() {});
                 }
             }
         }
@@ -111,10 +123,13 @@ mod pool {
             let mut state = self.state.lock();
             loop {
                 match state.jobs.pop_front() {
-                    Some(job) => {
+                    Some(mut job) => {
                         drop(state);
-                        job();
+                        let again = job();
                         state = self.state.lock();
+                        if again {
+                            state.jobs.push_back(job);
+                        }
                     }
                     None => {
                         state.idle += 1;
@@ -180,6 +195,11 @@ mod half {
     /// Runs `job` on a thread of its own.
     pub(crate) fn in_background(job: impl FnOnce() + Send + 'static) {
         loom::thread::spawn(job);
+    }
+
+    /// Runs `job` on a thread of its own for as long as it asks for another turn.
+    pub(crate) fn in_turns(mut job: impl FnMut() -> bool + Send + 'static) {
+        loom::thread::spawn(move || while job() {});
     }
 
     /// loom's mutex with parking_lot's signatures.

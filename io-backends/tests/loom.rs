@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake};
 use bytes::Bytes;
 use kseg_io_backends::{
     Align, Appender, Backend, Done, FileCaps, IoError, MapAccess, MappedRegion, MemoryBackend, Op, OpenHow,
-    RawFile, SlotTable, Ticket, appender,
+    Overlay, RawFile, SlotTable, Space, Through, Ticket, appender,
 };
 use loom::thread;
 
@@ -530,6 +530,94 @@ fn a_truncation_does_not_fail_a_reader() {
         cutter.join().unwrap();
         assert_eq!(log.marks().accepted(), 3);
         count
+    });
+}
+
+/// The handle of an append tells of the cut behind it, and never of what is appended in its place.
+#[test]
+fn a_handle_is_not_answered_for_what_took_the_place_of_its_bytes() {
+    // Whether the cut came behind the append, and whether the handle tells of it; one before it may be told of, too.
+    model([(false, false), (false, true), (true, true)], || {
+        let log = log();
+        append(&*log, b"abc");
+        let cutter = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || log.truncate(0).unwrap())
+        };
+        let (range, handle) = log.append_durable(Bytes::from_static(b"de").into()).unwrap();
+        cutter.join().unwrap();
+        append(&*log, b"fghij");
+        log.flush().unwrap();
+        let told = handle.wait().is_err_and(|error| error.kind() == std::io::ErrorKind::Interrupted);
+        (range.start == 3, told)
+    });
+}
+
+/// A file that is appended to with zeros ahead, and notes where they were asked for.
+#[derive(Debug)]
+struct ZerosAhead(Arc<dyn RawFile>, Mutex<Vec<std::ops::Range<u64>>>);
+
+impl RawFile for ZerosAhead {
+    forward_to!(0);
+
+    fn align(&self) -> Align {
+        self.0.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        let mut caps = self.0.caps();
+        caps.plan.space = Space::Zeroed(8);
+        caps
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if let Op::Reserve { range, .. } = &op {
+            self.1.lock().unwrap().push(range.clone());
+        }
+        self.0.submit(op)
+    }
+}
+
+/// Space that the background was asked to take is taken by it, or by the append that needs it and finds that no thread has
+/// come to it: once, and never over what was appended.
+#[test]
+fn space_ahead_is_taken_by_the_background_or_by_who_needs_it() {
+    // Where zeros were asked for, beside those of the first append.
+    model([vec![14..22], vec![14..26]].map(|ranges| format!("{ranges:?}")), || {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let zeros = Arc::new(ZerosAhead(file, Mutex::default()));
+        let log = appender(Arc::clone(&zeros) as Arc<dyn RawFile>, 0).unwrap();
+        for bytes in [b"abcdef", b"ghijkl", b"mnopqr"] {
+            append(&*log, bytes);
+        }
+        let mut bytes = [0; 32];
+        assert_eq!(log.read_at(&mut bytes, 0).unwrap(), 18);
+        assert_eq!(bytes[..18], *b"abcdefghijklmnopqr");
+        assert_eq!((log.seal().unwrap(), log.file().len().unwrap()), (18, 18));
+        let ranges = zeros.1.lock().unwrap();
+        assert_eq!(ranges[0], 0..14);
+        format!("{:?}", &ranges[1..2])
+    });
+}
+
+/// A cut of a file below an overlay is kept though another handle's write has the file copied meanwhile.
+#[test]
+fn an_overlay_keeps_a_cut_beside_a_copy() {
+    model([()], || {
+        let below: Arc<dyn Backend> = Arc::new(MemoryBackend::new());
+        below.names().write(Path::new("/0.log"), b"abcdefgh", true).unwrap();
+        let overlay = Overlay::new(below);
+        let open = || overlay.open(Path::new("/0.log"), OpenHow::Write).unwrap();
+        let (cut, written) = (open(), open());
+        let writer = thread::spawn(move || {
+            let data = Bytes::from_static(b"x").into();
+            written.submit(Op::Write { at: 0, data, through: Through::No }).wait().result.unwrap();
+        });
+        cut.submit(Op::SetLen { len: 3 }).wait().result.unwrap();
+        writer.join().unwrap();
+        let mut bytes = [0; 16];
+        let count = cut.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes[..count], *b"xbc");
     });
 }
 

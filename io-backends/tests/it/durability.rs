@@ -3,14 +3,16 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Appender, Backend, Call, Durability, Fault, Faulty, MemoryBackend, Metered, OpenHow, Verdict, appender,
+    Appender, Backend, Call, Durability, Fault, Faulty, MemoryBackend, Metered, Moment, OpenHow, Verdict,
+    Watched, appender,
 };
 
 use crate::places;
@@ -40,6 +42,17 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
             Poll::Pending => thread::park(),
         }
     }
+}
+
+/// Runs `work` on a thread of its own. Far longer than it takes: what meets it hangs.
+fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    assert_ne!(ended.recv_timeout(Duration::from_secs(60)), Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
+    worker.join().unwrap();
 }
 
 #[test]
@@ -179,5 +192,112 @@ fn a_full_disk_fails_those_who_wait_and_fences_nothing() {
         let seen = std::fs::read(dir.join("d/0.log")).unwrap();
         assert_eq!(seen.len() as u64, range.end, "{spec}");
         assert!(seen[..5000] == [1; 5000] && seen[range.start as usize..] == [4; 5000], "{spec}");
+    });
+}
+
+#[test]
+fn a_handle_on_bytes_that_are_not_there_is_refused() {
+    places::with_each(|_, backend, dir| {
+        let log = on(&*backend, dir);
+        drop(ask(&log));
+        in_time(move || {
+            let beyond = || Arc::clone(&log).durability(11);
+            assert_eq!(beyond().check().unwrap().unwrap_err().verdict(), Verdict::Misuse);
+            assert_eq!(block_on(beyond()).unwrap_err().verdict(), Verdict::Misuse);
+            let error = beyond().wait().unwrap_err();
+            assert_eq!((error.verdict(), error.size()), (Verdict::Misuse, Some(11)), "{error}");
+            assert_eq!(Arc::clone(&log).durability(10).wait().unwrap(), 10);
+        });
+    });
+}
+
+/// A waker that asks for the next bytes at once, so that somebody always waits for its log.
+struct Chain {
+    log: Arc<dyn Appender>,
+    next: Mutex<Option<Durability>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Chain {
+    fn begin(log: Arc<dyn Appender>, ended: &Arc<AtomicBool>) -> Arc<Self> {
+        let chain = Arc::new(Chain { log, next: Mutex::new(None), ended: Arc::clone(ended) });
+        Arc::clone(&chain).wake();
+        chain
+    }
+}
+
+impl Wake for Chain {
+    fn wake(self: Arc<Self>) {
+        if !self.ended.load(Ordering::SeqCst) {
+            let mut next = ask(&self.log);
+            let waker = Waker::from(Arc::clone(&self));
+            assert!(Pin::new(&mut next).poll(&mut Context::from_waker(&waker)).is_pending());
+            *self.next.lock().unwrap() = Some(next);
+        }
+    }
+}
+
+#[test]
+fn who_awaits_bytes_of_one_file_is_served_beside_others_whose_files_are_never_at_rest() {
+    in_time(|| {
+        let backend = MemoryBackend::new();
+        let ended = Arc::new(AtomicBool::new(false));
+        let on = |number: usize| on(&backend, Path::new(&format!("d{number}")));
+        let chains: Vec<Arc<Chain>> = (0..8).map(|number| Chain::begin(on(number), &ended)).collect();
+        let log = on(8);
+        for round in 1..=20 {
+            assert_eq!(block_on(ask(&log)).unwrap(), 10 * round);
+        }
+        ended.store(true, Ordering::SeqCst);
+        drop(chains);
+    });
+}
+
+#[test]
+fn space_ahead_is_taken_though_all_threads_of_the_background_are_busy() {
+    places::with_each(|spec, backend, dir| {
+        if !spec.contains("zeroed") {
+            return;
+        }
+        // As many syncs as there are threads, and more, that last until all is over.
+        let gate = Arc::new(Barrier::new(2));
+        let held = Arc::new(Mutex::new(()));
+        let stuck = {
+            let held = Arc::clone(&held);
+            Watched::new(Arc::new(MemoryBackend::new()), move |moment, call, _| {
+                if (moment, call) == (Moment::Before, Call::Flush) {
+                    drop(held.lock().unwrap());
+                }
+            })
+        };
+        let holder = {
+            let (gate, held) = (Arc::clone(&gate), Arc::clone(&held));
+            thread::spawn(move || {
+                let _held = held.lock().unwrap();
+                gate.wait();
+                gate.wait();
+            })
+        };
+        gate.wait();
+        let mut waiting: Vec<Durability> =
+            (0..6).map(|number| ask(&on(&stuck, Path::new(&format!("d{number}"))))).collect();
+        for handle in &mut waiting {
+            assert!(Pin::new(handle).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let dir = dir.to_path_buf();
+        let (done, ended) = mpsc::channel();
+        let worker = thread::spawn(move || {
+            let log = on(&*backend, &dir);
+            for _ in 0..200 {
+                log.append(Bytes::from(vec![1; 10_000]).into()).unwrap();
+            }
+            log.seal().unwrap();
+            done.send(()).unwrap();
+        });
+        let in_time = ended.recv_timeout(Duration::from_secs(60));
+        gate.wait();
+        holder.join().unwrap();
+        assert_eq!(in_time, Ok(()), "{spec} hangs");
+        worker.join().unwrap();
     });
 }

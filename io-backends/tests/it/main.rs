@@ -24,4 +24,5 @@ mod places;
 #[cfg(feature = "testing")]
 mod power;
 mod reads;
+mod space;
 mod uring;

@@ -152,3 +152,46 @@ fn a_file_that_ends_before_the_range_is_an_error() {
     assert_eq!(arrived, bytes(1000)[900..]);
     assert_eq!((error.verdict(), error.at(), error.size()), (Verdict::Damaged, Some(900), Some(200)));
 }
+
+#[test]
+fn what_the_kernel_does_not_send_is_copied() {
+    places::with_each(|spec, backend, dir| {
+        let log = log(&*backend, dir, 200_000);
+        log.flush().unwrap();
+        // sendfile(2) refuses a file that is opened to be appended to.
+        let path = dir.join("copy");
+        let copy = std::fs::OpenOptions::new().append(true).create(true).open(&path).unwrap();
+        assert_eq!(log.send_to(copy.as_fd(), 1000..u64::MAX).unwrap(), 199_000, "{spec}");
+        assert!(std::fs::read(&path).unwrap() == bytes(200_000)[1000..], "{spec}");
+    });
+}
+
+#[test]
+#[cfg(feature = "testing")]
+fn what_is_cut_and_appended_to_again_beside_a_read_is_no_damage() {
+    use std::sync::Mutex;
+
+    use kseg_io_backends::{Call, MemoryBackend, Moment, Watched};
+
+    let on: Arc<Mutex<Option<Arc<dyn Appender>>>> = Arc::default();
+    let told = Arc::clone(&on);
+    let reads = Mutex::new(0);
+    let watched = Watched::new(Arc::new(MemoryBackend::new()), move |moment, call, _| {
+        let log = told.lock().unwrap().clone();
+        let (Call::Read, Some(log)) = (call, log) else { return };
+        let mut reads = reads.lock().unwrap();
+        match (moment, *reads) {
+            // The first read finds half of the file, the second nothing, and then all is there again.
+            (Moment::Before, 0) => log.truncate(100_000).unwrap(),
+            (Moment::Done, 1) => drop(log.append(Bytes::from(bytes(100_000)).into()).unwrap()),
+            _ => {}
+        }
+        *reads += i32::from(moment == Moment::Done);
+    });
+    let log = log(&watched, Path::new("d"), 200_000);
+    *on.lock().unwrap() = Some(Arc::clone(&log));
+    let mut seen = vec![0; 300_000];
+    assert_eq!(log.read_at(&mut seen, 0).unwrap(), 200_000);
+    assert!(seen[..100_000] == bytes(200_000)[..100_000] && seen[100_000..200_000] == bytes(100_000));
+    *on.lock().unwrap() = None;
+}

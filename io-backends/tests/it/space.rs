@@ -1,0 +1,116 @@
+//! Space that is taken ahead, and files that are longer than what counts in them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use kseg_io_backends::{Appender, Backend, OpenHow, appender, open};
+
+use crate::places;
+
+/// Bytes that the file system has given to a file.
+fn taken(path: &std::path::Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn space_that_was_taken_and_not_used_goes_back_when_a_file_is_sealed_or_let_go_of() {
+    for kind in ["ext4", "xfs"] {
+        let Some(disk) = places::on_loop(kind, 512, 320 << 20) else { continue };
+        for (index, spec) in places::SPECS.iter().enumerate() {
+            let Some(backend) = places::backend(spec, disk.path()) else { continue };
+            for sealed in [true, false] {
+                let what = format!("{spec} on {kind}, sealed: {sealed}");
+                let path = disk.path().join(format!("{index}-{sealed}.log"));
+                let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+                log.append(Bytes::from(vec![1; 100_000]).into()).unwrap();
+                log.flush().unwrap();
+                let ahead = taken(&path);
+                if sealed {
+                    log.seal().unwrap();
+                    log.flush().unwrap();
+                } else {
+                    drop(log);
+                }
+                assert_eq!(fs::metadata(&path).unwrap().len(), 100_000, "{what}");
+                let left = taken(&path);
+                assert!(left < 140_000, "{what}: {left} of {ahead}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_lay_behind_the_end_when_a_file_was_opened_is_gone_with_the_first_flush_of_an_append() {
+    places::with_each(|spec, backend, dir| {
+        // Zeros stay ahead; and where writes are done when they return, what is there stays until it is sealed.
+        if spec.contains("zeroed") || !(spec.contains("direct") || spec.contains("uring")) {
+            return;
+        }
+        let path = dir.join("0.log");
+        let reopened = |len| {
+            fs::write(&path, [7; 20_000]).unwrap();
+            appender(backend.open(&path, OpenHow::Write).unwrap(), len).unwrap()
+        };
+        let len = || fs::metadata(&path).unwrap().len();
+        for end in [0, 4096, 5000] {
+            let log = reopened(end);
+            log.append(Bytes::from_static(&[1; 100]).into()).unwrap();
+            log.flush().unwrap();
+            assert_eq!(len(), end + 100, "{spec}");
+            let log = reopened(end);
+            log.append(Bytes::from_static(&[1; 100]).into()).unwrap();
+            drop(log);
+            assert_eq!(len(), end + 100, "{spec}");
+        }
+        // Who appends nothing changes nothing.
+        let log = reopened(5000);
+        log.flush().unwrap();
+        drop(log);
+        assert_eq!(len(), 20_000, "{spec}");
+    });
+}
+
+#[test]
+fn a_file_that_was_made_and_cannot_be_had_is_not_left_behind() {
+    let Some(dir) = places::on_tmpfs() else { return };
+    let path = dir.path().join("0.log");
+    let direct = open("std+direct").unwrap();
+    for _ in 0..2 {
+        let error = direct.open(&path, OpenHow::CreateNew).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
+        assert!(!path.exists());
+    }
+    // One that was there stays.
+    fs::write(&path, b"theirs").unwrap();
+    direct.open(&path, OpenHow::Create).unwrap_err();
+    direct.open(&path, OpenHow::CreateNew).unwrap_err();
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+}
+
+#[test]
+#[cfg(feature = "testing")]
+fn nothing_is_stable_that_was_not_accepted() {
+    use kseg_io_backends::{Call, Moment, Watched};
+
+    places::with_each(|spec, backend, dir| {
+        let log: Arc<Mutex<Option<Arc<dyn Appender>>>> = Arc::default();
+        let told = Arc::clone(&log);
+        let of = spec.to_owned();
+        let watched = Watched::new(backend, move |moment, call, _| {
+            let log = told.lock().unwrap().clone();
+            if let (Moment::Before, Call::Write, Some(log)) = (moment, call, log) {
+                // In this order: the one that is read last may have moved on.
+                let (stable, accepted) = (log.marks().stable(), log.marks().accepted());
+                assert!(stable <= accepted, "{of}: {stable} and {accepted}");
+            }
+        });
+        let on = appender(watched.open(&dir.join("0.log"), OpenHow::CreateNew).unwrap(), 0).unwrap();
+        *log.lock().unwrap() = Some(Arc::clone(&on));
+        // Many writes, of which the first have landed before the last begin.
+        on.append(Bytes::from(vec![1; 20 << 20]).into()).unwrap();
+        on.flush().unwrap();
+        *log.lock().unwrap() = None;
+    });
+}
