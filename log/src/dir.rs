@@ -45,7 +45,8 @@ use kseg_format::{
 use kseg_io_backends::{Backend, Kind};
 use tracing::{info, warn};
 
-use self::calls::{Calls, Inside};
+use self::calls::Calls;
+pub(crate) use self::calls::Inside;
 use crate::clock::Clock;
 use crate::compaction::Compaction;
 use crate::config::{BrokerConfig, LogConfig};
@@ -406,6 +407,7 @@ impl LogDir {
     /// # Errors
     /// As [`Log::truncate_to`] and [`checkpoint`](Self::checkpoint).
     pub fn truncate_to(&self, partition: &TopicPartition, offset: Offset) -> Result<bool> {
+        let _inside = self.inner.serve()?;
         let Some(log) = self.get(partition)? else { return Ok(false) };
         let truncated = match log.truncate_active_to(offset)? {
             Some(truncated) => truncated,
@@ -425,6 +427,7 @@ impl LogDir {
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<()> {
+        let _inside = self.inner.serve()?;
         let Some(log) = self.get(partition)? else { return Ok(()) };
         self.inner.cut(partition, &log, || log.truncate_fully_and_start_at(offset, log_start))?;
         self.checkpoint()
@@ -543,7 +546,7 @@ impl Drop for Held<'_> {
 }
 
 impl DirInner {
-    /// Begins a call.
+    /// Begins a call: it may make others of its own, whatever comes meanwhile.
     ///
     /// # Errors
     /// [`Error::ShutDown`].

@@ -13,7 +13,7 @@ use kseg_format::TopicPartition;
 use self::moving::Moves;
 use crate::compaction::Compaction;
 use crate::config::BrokerConfig;
-use crate::dir::{LoadOptions, LoadSummary, LogDir, LogDirOptions, Prepared, ShutdownReport};
+use crate::dir::{Inside, LoadOptions, LoadSummary, LogDir, LogDirOptions, Prepared, ShutdownReport};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -161,6 +161,15 @@ impl LogManager {
             .collect()
     }
 
+    /// Begins a call on all directories that serve: what it does to one of them it can do to the others, whatever comes
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::ShutDown`].
+    fn enter(&self) -> Result<Vec<Inside<'_>>> {
+        self.live().map(|dir| dir.inner.enter()).collect()
+    }
+
     fn any_offline(&self) -> Option<Error> {
         self.dirs.iter().find_map(|place| {
             let cause = match &place.dir {
@@ -238,6 +247,8 @@ impl LogManager {
                     all.stray.extend(summary.stray);
                     all.failed.extend(summary.failed);
                 }
+                // Nothing failed: it is being stopped in an orderly way.
+                Err(Error::ShutDown { .. }) => {}
                 Err(error) => dir.inner.health.fail(error.to_string()),
             }
         }
@@ -290,6 +301,7 @@ impl LogManager {
         partition: &TopicPartition,
         candidates: &mut Vec<(usize, &'a LogDir)>,
     ) -> Result<Arc<Log>> {
+        let _inside = self.enter()?;
         if let Some(log) = self.get(partition)? {
             return Ok(log);
         }
@@ -341,6 +353,7 @@ impl LogManager {
     /// # Errors
     /// [`Error::Offline`] where it is not found and a directory is out of service; else as there.
     pub fn delete(&self, partition: &TopicPartition) -> Result<bool> {
+        let _inside = self.enter()?;
         let mut moves = self.placing.lock();
         self.give_up_copies(&mut moves, partition)?;
         let mut deleted = false;
@@ -383,6 +396,7 @@ impl LogManager {
         partitions: i32,
         config: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Topic> {
+        let _inside = self.enter()?;
         if let Some(offline) = self.any_offline() {
             return Err(offline);
         }
@@ -403,6 +417,7 @@ impl LogManager {
     /// # Errors
     /// As there; [`Error::Offline`] where a directory is out of service.
     pub fn alter_topic(&self, name: &str, set: &[(&str, &str)], unset: &[&str]) -> Result<()> {
+        let _inside = self.enter()?;
         if let Some(offline) = self.any_offline() {
             return Err(offline);
         }
@@ -425,6 +440,7 @@ impl LogManager {
     /// # Errors
     /// As there; [`Error::Offline`] where a directory is out of service.
     pub fn delete_topic(&self, name: &str) -> Result<()> {
+        let _inside = self.enter()?;
         if let Some(offline) = self.any_offline() {
             return Err(offline);
         }

@@ -10,6 +10,7 @@ mod imp {
     pub(crate) type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
     pub(crate) type RwLock<T> = parking_lot::RwLock<T>;
     pub(crate) type Thread = std::thread::Thread;
+    pub(crate) type ThreadId = std::thread::ThreadId;
 
     /// The calling thread.
     pub(crate) fn current() -> Thread {
@@ -43,6 +44,7 @@ mod imp {
 
     pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
     pub(crate) type Thread = loom::thread::Thread;
+    pub(crate) type ThreadId = loom::thread::ThreadId;
 
     /// The calling thread.
     pub(crate) fn current() -> Thread {
@@ -123,8 +125,8 @@ mod imp {
 /// the same in both halves.
 pub(crate) use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 pub(crate) use imp::{
-    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Moment, Mutex, MutexGuard, RwLock, Thread, current, park,
-    park_timeout, yield_now,
+    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Moment, Mutex, MutexGuard, RwLock, Thread, ThreadId,
+    current, park, park_timeout, yield_now,
 };
 pub(crate) use std::sync::atomic::Ordering;
 /// A thread that runs background work; models drive that work by hand instead.

@@ -372,6 +372,33 @@ fn an_orderly_stop_closes_the_log_of_whoever_was_let_in() {
 }
 
 #[test]
+fn a_call_that_was_let_in_is_done_when_an_orderly_stop_returns() {
+    model(|| {
+        let backend = memory();
+        let clock = Arc::new(ManualClock::new(1));
+        let options = LogDirOptions {
+            clock: clock.clone(),
+            scheduler: ManualScheduler::new(clock),
+            ..LogDirOptions::new(backend.clone())
+        };
+        let dir = Arc::new(LogDir::open(Path::new("/data"), options).expect("a directory"));
+        // Lists what there is, writes the topic's entry and makes its folder, each of which is a call.
+        let maker = thread::spawn({
+            let dir = dir.clone();
+            move || dir.create_topic("t", 1, [])
+        });
+        assert!(dir.shutdown().expect("an orderly stop").clean);
+        let there = |name| backend.names().stat(Path::new(name)).expect("a stat").is_some();
+        let found = (there("/data/kseg-topics.json"), there("/data/t-0"));
+        match maker.join().expect("no panic") {
+            Ok(_) => assert_eq!(found, (true, true)),
+            Err(Error::ShutDown { .. }) => assert_eq!(found, (false, false)),
+            Err(error) => panic!("{error}"),
+        }
+    });
+}
+
+#[test]
 fn a_truncation_beside_a_swap_comes_before_it_or_after() {
     long_model(|| {
         let log = sealed();

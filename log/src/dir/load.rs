@@ -71,11 +71,12 @@ impl LogDir {
     ///
     /// Source: Kafka `LogManager.loadLogs`.
     pub fn load_all(&self, options: LoadOptions<'_>) -> Result<LoadSummary> {
-        self.inner.health.check()?;
+        let inside = self.inner.serve()?;
         let partitions = self.inner.noted(self.partitions())?;
         let done = AtomicUsize::new(0);
         let summary = Mutex::new(LoadSummary::default());
         for_each(options.threads, &partitions, |partition| {
+            let _inside = inside.here();
             let loaded = self.load_one(partition, &options);
             // Counted, and nothing told by it: Relaxed.
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;

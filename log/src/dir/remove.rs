@@ -66,6 +66,7 @@ impl DirInner {
 
     /// Deletes a partition and its copy; without `tell` one that has moved, of which whoever compacts it knows.
     pub(crate) fn delete(self: &Arc<Self>, partition: &TopicPartition, tell: bool) -> Result<bool> {
+        let _inside = self.serve()?;
         self.delete_future(partition)?;
         self.delete_current(partition, tell)
     }

@@ -73,6 +73,7 @@ impl LogDir {
         config: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Topic> {
         let topic = Topic::new(name, partitions, config)?;
+        let _inside = self.inner.enter()?;
         let folders = self.partitions()?.into_iter().map(|p| p.topic).collect();
         self.inner.note_topic(name, &topic, &folders)?;
         self.inner.make_folders(name, 0..partitions, topic.id)?;
@@ -110,6 +111,7 @@ impl LogDir {
         unset: impl IntoIterator<Item = &'a str>,
         partitions: Option<i32>,
     ) -> Result<Topic> {
+        let _inside = self.inner.enter()?;
         let known = self.inner.known_topic(name)?;
         let defaults = &self.inner.options.config;
         let (before, topic) = self.inner.change_topics(|topics| {
@@ -155,6 +157,7 @@ impl LogDir {
     /// [`Error::Topic`] where there is none. [`Error::Io`]: partitions may be left,
     /// which a second call deletes.
     pub fn delete_topic(&self, name: &str) -> Result<()> {
+        let _inside = self.inner.enter()?;
         if !self.inner.knows(name)? {
             return Err(problem(name, TopicProblem::Unknown));
         }

@@ -51,6 +51,7 @@ impl LogManager {
             Ok(dir) => dir,
             Err(cause) => return Err(Error::Offline { dir: to.to_path_buf(), cause: cause.clone() }),
         };
+        let _inside = self.enter()?;
         let mut moves = self.placing.lock();
         let refuse = |what| Err(Error::InvalidArgument { what: format!("{partition}: {what}") });
         let Some(source) = self.dir_of(partition)? else { return refuse("in no data directory") };
@@ -90,7 +91,6 @@ impl LogManager {
                 None => Ok(()),
             }),
             None => take_its_place().and_then(|_| {
-                let _inside = (source.inner.enter()?, target.inner.enter()?);
                 target.inner.note_compacted(partition, source.inner.compacted(partition)?)?;
                 source.inner.note_compacted(partition, None)
             }),

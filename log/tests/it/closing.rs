@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -295,4 +296,100 @@ fn directories_that_are_shared_can_be_shut_down() {
     let refused = dirs.get_or_create(&TopicPartition::new("t", 0));
     assert!(matches!(refused, Err(Error::ShutDown { .. })), "{refused:?}");
     assert!(LogManager::open(&paths, &options).is_ok());
+}
+
+/// A backend in memory on which the first `call` to a file of this name, below `dir`, waits from the first barrier to the second.
+fn held(dir: &'static str, call: Call, name: &'static str) -> (Arc<Watched>, Arc<Barrier>, Arc<Barrier>) {
+    let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (at_begin, at_end) = (begun.clone(), go_on.clone());
+    let armed = AtomicBool::new(true);
+    let memory = kseg_io_backends::open("memory").expect("memory");
+    let backend = Watched::new(memory, move |moment, made, path| {
+        let this = (moment, made) == (Moment::Before, call) && path.starts_with(dir) && path.ends_with(name);
+        if this && armed.swap(false, Ordering::Relaxed) {
+            at_begin.wait();
+            at_end.wait();
+        }
+    });
+    (Arc::new(backend), begun, go_on)
+}
+
+/// Does `call`; once it has come to where it is held, `stop` is begun, and once that refuses what comes to `dirs`, `call` goes on.
+fn beside_a_stop<T: Send, S: Send>(
+    (begun, go_on): (&Barrier, &Barrier),
+    dirs: &[&LogDir],
+    call: impl FnOnce() -> T + Send,
+    stop: impl FnOnce() -> S + Send,
+) -> (T, S) {
+    thread::scope(|threads| {
+        let caller = threads.spawn(call);
+        begun.wait();
+        let stopper = threads.spawn(stop);
+        for dir in dirs {
+            while !matches!(dir.partitions(), Err(Error::ShutDown { .. })) {
+                thread::yield_now();
+            }
+        }
+        go_on.wait();
+        (caller.join().expect("caller"), stopper.join().expect("stopper"))
+    })
+}
+
+#[test]
+fn a_topic_that_is_being_made_or_changed_is_finished_before_an_orderly_stop() {
+    const TOPICS: &str = "kseg-topics.json";
+    let (backend, begun, go_on) = held("/data", Call::Replace, TOPICS);
+    let bench = Bench::on(backend, &[]);
+    let dir = LogDir::open(Path::new("/data"), LogDirOptions::new(bench.backend.clone())).expect("open");
+    let (made, stopped) =
+        beside_a_stop((&begun, &go_on), &[&dir], || dir.create_topic("t", 2, []), || dir.shutdown());
+    made.expect("made");
+    // Its partitions were not opened, and need not be: they are as they were made.
+    assert!(stopped.expect("stopped").clean);
+    assert!(files(&bench).iter().any(|name| name == "t-1"));
+
+    let (backend, begun, go_on) = held("/a", Call::Replace, TOPICS);
+    let bench = Bench::on(backend, &[]);
+    let paths = [Path::new("/a").to_path_buf(), Path::new("/b").to_path_buf()];
+    let options = LogDirOptions::new(bench.backend.clone());
+    let manager = LogManager::open(&paths, &options).expect("open");
+    let dirs: Vec<&LogDir> = manager.live().collect();
+    let make = || manager.create_topic("t", 3, []);
+    let (made, stopped) = beside_a_stop((&begun, &go_on), &dirs, make, || manager.shutdown());
+    made.expect("made");
+    assert!(stopped.into_iter().all(|(_, report)| report.expect("stopped").clean));
+    let again = LogManager::open(&paths, &options).expect("open");
+    let topics: Vec<_> = again.live().map(|dir| dir.topics().expect("topics")).collect();
+    assert!(topics[0] == topics[1] && topics[0]["t"].partitions == 3, "{topics:?}");
+    assert_eq!(again.partitions().expect("partitions").len(), 3);
+}
+
+#[test]
+fn a_truncation_that_was_let_in_writes_its_checkpoint_before_an_orderly_stop() {
+    let (backend, begun, go_on) = held("/data/t-0", Call::SetLen, "00000000000000000000.log");
+    let bench = Bench::on(backend, &[]);
+    let at = TopicPartition::new("t", 0);
+    let dir = LogDir::open(Path::new("/data"), LogDirOptions::new(bench.backend.clone())).expect("open");
+    let log = dir.get_or_create(&at, None).expect("a log");
+    lead(&log, 2, 1, 100);
+    lead(&log, 2, 1, 100);
+    let truncate = || dir.truncate_to(&at, Offset::new(2));
+    let (truncated, stopped) = beside_a_stop((&begun, &go_on), &[&dir], truncate, || dir.shutdown());
+    assert!(truncated.expect("truncated") && stopped.expect("stopped").clean);
+}
+
+#[test]
+fn all_logs_of_a_load_that_was_let_in_are_opened_before_an_orderly_stop() {
+    for threads in [1, 3] {
+        let (backend, begun, go_on) = held("/data/t-0", Call::Open, "00000000000000000000.log");
+        let bench = Bench::on(backend, &[]);
+        let dir = LogDir::open(Path::new("/data"), LogDirOptions::new(bench.backend.clone())).expect("open");
+        dir.create_topic("t", 7, []).expect("a topic");
+        let options = LoadOptions { threads, ..LoadOptions::default() };
+        let (loaded, stopped) =
+            beside_a_stop((&begun, &go_on), &[&dir], || dir.load_all(options), || dir.shutdown());
+        let loaded = loaded.expect("loaded");
+        assert_eq!((loaded.opened, loaded.failed.len()), (7, 0), "{threads}");
+        assert!(stopped.expect("stopped").clean);
+    }
 }
