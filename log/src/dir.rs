@@ -474,6 +474,11 @@ impl LogDir {
 pub(crate) struct Prepared(DirInner);
 
 impl Prepared {
+    /// The topics of its list.
+    pub(crate) fn topics(&self) -> &Mutex<Topics> {
+        &self.0.topics
+    }
+
     /// Takes the marker of a clean stop away, and what the last process left undone in hand.
     pub(crate) fn begin(self) -> Result<LogDir> {
         let Prepared(mut dir) = self;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kseg_format::TopicPartition;
+use tracing::warn;
 
 use self::moving::Moves;
 use crate::compaction::Compaction;
@@ -18,11 +19,11 @@ use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::sync::{Mutex, for_each};
-use crate::topics::{Topic, TopicProblem, new_id, problem};
+use crate::topics::{TOPICS, Topic, TopicProblem, new_id, problem};
 
 /// The data directories of one node.
 ///
-/// Each knows all topics that any of them has in its list. A partition lies in one of them: the one that has its folder, else
+/// Each knows all topics that any of them has in its list; where they say different things of one, the first given is right. A partition lies in one of them: the one that has its folder, else
 /// the one with the fewest partitions. A directory that cannot be opened, or fails later, is out of service; the others go on.
 /// While one is, no partition is made that might lie there.
 ///
@@ -66,8 +67,8 @@ impl LogManager {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for two paths of one directory, or none at all; [`Error::Locked`] where one is in use;
-    /// [`Error::PartitionFolder`]; [`Error::Topics`] for a malformed file: every directory is as it was then, the marker of
-    /// its clean stop included. Where no directory serves, the first one's error.
+    /// [`Error::PartitionFolder`]; [`Error::Topics`] for a malformed file, and for two that give one topic different ids: every
+    /// directory is as it was then, the marker of its clean stop included. Where no directory serves, the first one's error.
     pub fn open(paths: &[PathBuf], options: &LogDirOptions) -> Result<LogManager> {
         let mut found: Vec<(PathBuf, Result<Prepared, String>)> = Vec::new();
         let mut first = None;
@@ -90,6 +91,7 @@ impl LogManager {
             };
             found.push((path, prepared));
         }
+        one_id_for_each(&found)?;
         let mut dirs = Vec::new();
         for (path, prepared) in found {
             let dir = prepared.and_then(|prepared| prepared.begin().map_err(&mut cause_of));
@@ -106,14 +108,24 @@ impl LogManager {
         Ok(manager)
     }
 
-    /// Every directory knows all topics: one that is new, or was not there when a topic was made, takes them up.
+    /// Every directory knows all topics, and the same of each. One that is new, or was not there when a topic was made, takes
+    /// them up. Where a crash came between the writes of a change, the first directory has it and another has not: what the
+    /// first says holds, and the larger number of partitions, of which folders may be there.
     fn share_topics(&self) {
-        let mut all = BTreeMap::new();
+        let mut all: BTreeMap<String, (Topic, &LogDir)> = BTreeMap::new();
         for dir in self.live() {
             for (name, topic) in &dir.inner.topics.lock().0 {
-                all.entry(name.clone()).or_insert_with(|| topic.clone());
+                let (known, first) = all.entry(name.clone()).or_insert_with(|| (topic.clone(), dir));
+                if known == topic {
+                    continue;
+                }
+                let (file, other) = (first.path().join(TOPICS), dir.path().join(TOPICS));
+                let (file, other) = (file.display(), other.display());
+                warn!(topic = name, %file, has = ?known, %other, found = ?topic, "what the first says of a topic holds");
+                known.partitions = known.partitions.max(topic.partitions);
             }
         }
+        let all = all.into_iter().map(|(name, (topic, _))| (name, topic)).collect();
         self.live().for_each(|dir| dir.inner.adopt_topics(&all));
     }
 
@@ -492,6 +504,23 @@ impl fmt::Debug for LogManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.dirs.iter().map(|place| &place.path)).finish()
     }
+}
+
+/// One name must stand for one topic in all directories: nobody could tell whose records a partition has.
+fn one_id_for_each(found: &[(PathBuf, Result<Prepared, String>)]) -> Result<()> {
+    let mut ids = BTreeMap::new();
+    for (path, prepared) in found {
+        let Ok(prepared) = prepared else { continue };
+        for (name, topic) in &prepared.topics().lock().0 {
+            let (id, other) = ids.entry(name.clone()).or_insert((topic.id, path));
+            if *id != topic.id {
+                let other = other.join(TOPICS);
+                let what = format!("topic {name}: id {}: expected {id}, as in {}", topic.id, other.display());
+                return Err(Error::Topics { path: path.join(TOPICS), what });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The path without a slash at its end and without `.` in it, so that one directory has one name. Links are not followed.

@@ -201,14 +201,12 @@ impl DirInner {
         })
     }
 
-    /// Takes up the topics of other directories that have no entry here: a partition of theirs may come here. They are in
-    /// force also where the file cannot be written; the next change writes it.
-    pub(crate) fn adopt_topics(&self, others: &BTreeMap<String, Topic>) {
+    /// Takes up the topics of the node, in the place of what is said of them here: a partition of theirs may come here. They are
+    /// in force also where the file cannot be written; the next change writes it.
+    pub(crate) fn adopt_topics(&self, all: &BTreeMap<String, Topic>) {
         let mut topics = self.topics.lock();
         let before = topics.clone();
-        for (name, topic) in others {
-            topics.0.entry(name.clone()).or_insert_with(|| topic.clone());
-        }
+        topics.0.extend(all.iter().map(|(name, topic)| (name.clone(), topic.clone())));
         if *topics != before
             && let Err(error) = self.noted(topics.write(&*self.options.backend, &self.path))
         {

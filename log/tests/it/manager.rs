@@ -845,3 +845,73 @@ fn a_directory_that_is_given_no_scheduler_does_its_periodic_work() {
     }
     dir.shutdown().expect("stopped");
 }
+
+/// Each of two directories with a topic of this name of its own.
+fn each_with_its_own(bench: &Bench) {
+    for path in paths(2) {
+        let dir = LogDir::open(&path, options(bench)).expect("open");
+        dir.create_topic("t", 1, []).expect("a topic");
+        assert!(dir.shutdown().expect("stopped").clean);
+    }
+}
+
+#[test]
+fn two_directories_with_different_topics_of_one_name_are_refused_as_they_are() {
+    let bench = Bench::new(&[]);
+    each_with_its_own(&bench);
+    let ids = ["/disk0", "/disk1"].map(|dir| {
+        let dir = LogDir::open(Path::new(dir), options(&bench)).expect("open");
+        assert!(dir.was_clean());
+        let id = dir.topics().expect("topics")["t"].id;
+        dir.shutdown().expect("stopped");
+        id
+    });
+    for _ in 0..2 {
+        let error = refused(LogManager::open(&paths(2), &options(&bench))).to_string();
+        let expected = format!(
+            "/disk1/kseg-topics.json: topic t: id {}: expected {}, as in /disk0/kseg-topics.json",
+            ids[1], ids[0]
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert!(
+        ["/disk0", "/disk1"].iter().all(|dir| names(&bench, dir).contains(&".kafka_cleanshutdown".into()))
+    );
+    // Either of them serves alone.
+    LogManager::open(&paths(1), &options(&bench)).expect("open");
+}
+
+#[test]
+fn a_topic_of_which_directories_say_different_things_is_what_the_first_says() {
+    let bench = Bench::new(&[]);
+    let both = manager(&bench, 2);
+    both.create_topic("t", 2, [("retention.ms", "1000")]).expect("a topic");
+    both.shutdown();
+    // As a crash leaves it that came before the second directory was written.
+    let alone = |dir: &str, keys: &[(&str, &str)], partitions| {
+        let dir = LogDir::open(Path::new(dir), options(&bench)).expect("open");
+        dir.change_topic("t", keys.iter().copied(), [], partitions).expect("changed");
+        dir.shutdown().expect("stopped");
+    };
+    alone("/disk0", &[("retention.ms", "2000")], None);
+    alone("/disk1", &[("segment.ms", "5000")], Some(3));
+    let both = manager(&bench, 2);
+    let topics: Vec<_> =
+        both.live().map(|dir| dir.topics().expect("topics").remove("t").expect("t")).collect();
+    assert_eq!(topics[0], topics[1]);
+    assert_eq!(topics[0].partitions, 3);
+    assert_eq!(
+        topics[0].config.iter().collect::<Vec<_>>(),
+        [(&"retention.ms".to_owned(), &"2000".to_owned())]
+    );
+    for partition in both.partitions().expect("partitions") {
+        let log = both.get(&partition).expect("open").expect("a log");
+        assert_eq!(log.config().retention_ms, 2000, "{partition}");
+    }
+    both.shutdown();
+    let files = ["/disk0", "/disk1"].map(|dir| {
+        let path = Path::new(dir).join("kseg-topics.json");
+        bench.backend.names().read(&path, 1 << 20).expect("read").expect("a file")
+    });
+    assert_eq!(files[0], files[1]);
+}
