@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kseg_format::{BatchHeader, Batches, HEADER_UP_TO_MAGIC, Offset, Timestamp};
 use kseg_index::{OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset};
-use kseg_io_backends::Backend;
+use kseg_io_backends::{Backend, Verdict};
 
 use crate::config::SegmentConfig;
 use crate::error::{Error, Result};
@@ -334,8 +334,15 @@ impl Segment {
             return Ok(());
         }
         let indexes = self.indexes();
-        indexes.offset.reach(most)?;
-        indexes.time.reach(most + 1)?;
+        let reach = || indexes.offset.reach(most).and_then(|()| indexes.time.reach(most + 1));
+        match reach() {
+            // What the log file's engine took ahead may be all that there was: it is given back, and taken again in smaller steps.
+            Err(Error::Io(full)) if full.verdict() == Verdict::NoSpace => {
+                self.log.settle()?;
+                reach()?;
+            }
+            reached => reached?,
+        }
         let ahead = indexes.offset.ahead().min(indexes.time.ahead().saturating_sub(1));
         self.entries_ahead.store(ahead, Ordering::Relaxed);
         Ok(())

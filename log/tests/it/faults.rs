@@ -1,7 +1,8 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kseg_format::{LeaderEpoch, Offset, Origin};
-use kseg_io_backends::{Call, Fault, Faulty, Metered};
+use kseg_io_backends::{Call, Fault, Faulty, Metered, Moment, Watched};
 
 use crate::support::*;
 
@@ -190,6 +191,36 @@ fn indexes_take_what_they_need_where_there_is_no_more() {
         faulty.clear();
     }
     assert!(refused >= 3, "{refused}");
+    log.close().expect("closed");
+    let log = bench.open_at(true, 1200, 0);
+    assert_eq!((spans(&log, 0).len(), log.load_report().is_quiet()), (1200, true));
+}
+
+/// As on a small disk of which the log file has taken all that was left.
+#[test]
+fn space_that_a_log_file_has_taken_ahead_is_given_back_for_index_entries() {
+    let above = tempfile::tempdir().expect("a folder");
+    let spec = "std,zeroed=64k";
+    let faulty = Arc::new(Faulty::new(kseg_io_backends::open(spec).expect(spec)));
+    let (full, given_back) = (faulty.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = given_back.clone();
+    let watched = Watched::new(faulty.clone(), move |moment, call, path| {
+        if (moment, call) == (Moment::Done, Call::SetLen) && path.ends_with(name(0, "log")) {
+            full.clear();
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let bench = Bench::below(above.path(), Arc::new(watched), &[("index.interval.bytes", "1")]);
+    let log = bench.open();
+    lead(&log, 1, 0, 100);
+    for kind in ["index", "timeindex"] {
+        faulty.inject(Fault::on(Call::Reserve).role(kind).always().error(Fault::ENOSPC));
+    }
+    for n in 1..1200 {
+        lead(&log, 1, n, 100);
+    }
+    assert_eq!(given_back.load(Ordering::Relaxed), 1);
+    assert_eq!((log.log_end_offset().get(), log.size()), (1200, 120_000));
     log.close().expect("closed");
     let log = bench.open_at(true, 1200, 0);
     assert_eq!((spans(&log, 0).len(), log.load_report().is_quiet()), (1200, true));
