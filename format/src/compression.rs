@@ -90,16 +90,22 @@ impl<'a> Stream<'a> {
         decoder.map(|decoder| Stream { codec, limit, decoder }).map_err(|fault: Fault| fault.of(codec, limit))
     }
 
-    /// Appends all that comes out to `out`.
+    /// Puts all that comes out into `out`, in place of what it held.
     ///
     /// # Errors
     /// [`DecodeError::Codec`] for a payload that the codec refuses, [`DecodeError::TooLarge`] for one that does not fit
-    /// the limit. `out` then ends in what was decoded in front of the fault, at most `limit` bytes.
+    /// the limit. `out` then holds what was decoded in front of the fault, at most `limit` bytes.
     pub(crate) fn read_all(&mut self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let limit = self.limit;
-        let mut sink = Sink { start: out.len(), out, before: 0, limit, step_max: usize::MAX };
-        while self.step_into(&mut sink)? {}
-        Ok(())
+        let mut sink = Sink { out, len: 0, before: 0, limit, step_max: usize::MAX };
+        let read = loop {
+            match self.step_into(&mut sink) {
+                Ok(true) => {}
+                end => break end.map(drop),
+            }
+        };
+        sink.trim();
+        read
     }
 
     /// Appends the next piece of what comes out to `window`, which may be none; whether there may be more. `before` is how
@@ -109,7 +115,10 @@ impl<'a> Stream<'a> {
     /// Those of [`read_all`](Stream::read_all); the stream is of no more use.
     fn more(&mut self, window: &mut Vec<u8>, before: usize) -> Result<bool, DecodeError> {
         let limit = self.limit;
-        self.step_into(&mut Sink { start: 0, out: window, before, limit, step_max: Stream::STEP_MAX })
+        let mut sink = Sink { len: window.len(), out: window, before, limit, step_max: Stream::STEP_MAX };
+        let more = self.step_into(&mut sink);
+        sink.trim();
+        more
     }
 
     fn step_into(&mut self, sink: &mut Sink<'_>) -> Result<bool, DecodeError> {
@@ -257,12 +266,15 @@ impl Fault {
     }
 }
 
-/// Where decompressed bytes go: the end of the caller's vector, and how many may be put there.
+/// Where decompressed bytes go: the caller's vector, and how many may be put there.
 ///
-/// Never more than `limit` bytes stand behind `start` when a codec returns, those taken out of the vector before counted in.
+/// There are never more than `limit` when a codec returns, those taken out of the vector before counted in.
 struct Sink<'a> {
+    /// The bytes put there, and behind them whatever the vector held: a codec that writes into bytes that are there writes over
+    /// those, so that a vector which is used again need not be set to zeroes first.
     out: &'a mut Vec<u8>,
-    start: usize,
+    /// How many of them have been put there.
+    len: usize,
     /// Bytes that were put there in earlier steps and are there no more.
     before: usize,
     limit: usize,
@@ -277,7 +289,7 @@ struct Sink<'a> {
 impl Sink<'_> {
     /// The bytes put there so far.
     fn produced(&self) -> usize {
-        self.before + (self.out.len() - self.start)
+        self.before + self.len
     }
 
     /// The bytes that may still be put there.
@@ -285,27 +297,51 @@ impl Sink<'_> {
         self.limit.saturating_sub(self.produced())
     }
 
-    /// Appends bytes that need no decoding.
-    fn copy(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let fitting = bytes.len().min(self.room());
-        self.out.extend_from_slice(&bytes[..fitting]);
-        if fitting < bytes.len() { Err(Fault::TooLarge) } else { Ok(()) }
+    /// Leaves the bytes that have been put there, and no others.
+    fn trim(&mut self) {
+        self.out.truncate(self.len);
     }
 
-    /// Lets `decode` write into `len` new bytes and keeps as many of them as it says, none if it fails.
+    /// Lets a library append to the vector by itself, which it may do up to the vector's capacity and so beyond the limit; makes
+    /// room for `len` bytes.
+    #[cfg(any(feature = "gzip", feature = "zstd"))]
+    fn append<T>(&mut self, len: usize, decode: impl FnOnce(&mut Vec<u8>) -> T) -> Result<T, Fault> {
+        self.trim();
+        self.out.reserve(len);
+        let decoded = decode(self.out);
+        self.len = self.out.len();
+        if self.produced() > self.limit {
+            self.len = self.limit.saturating_sub(self.before);
+            return Err(Fault::TooLarge);
+        }
+        Ok(decoded)
+    }
+
+    /// Appends bytes that need no decoding.
+    fn copy(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let fitting = &bytes[..bytes.len().min(self.room())];
+        self.trim();
+        self.out.extend_from_slice(fitting);
+        self.len = self.out.len();
+        if fitting.len() < bytes.len() { Err(Fault::TooLarge) } else { Ok(()) }
+    }
+
+    /// Lets `decode` write into `len` bytes and keeps as many of them as it says, none if it fails.
     ///
     /// The caller bounds `len` by [`Sink::room`] and by the bytes that are really there to be decoded.
-    #[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy"))]
+    #[cfg(any(feature = "lz4", feature = "snappy"))]
     fn fill<E>(
         &mut self,
         len: usize,
         decode: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let before = self.out.len();
-        self.out.resize(before + len, 0);
-        let written = decode(&mut self.out[before..]);
-        self.out.truncate(before + written.as_ref().map_or(0, |written| *written));
-        written
+        let end = self.len + len;
+        if end > self.out.len() {
+            self.out.resize(end, 0);
+        }
+        let written = decode(&mut self.out[self.len..end])?;
+        self.len += written;
+        Ok(written)
     }
 }
 

@@ -137,7 +137,6 @@ impl<'s> V2Records<'s> {
             return V2Records::uncompressed(batch);
         }
         let mut payload = open_payload(batch, codec, limit)?;
-        scratch.clear();
         let decompressed = payload.read_all(scratch);
         let records = V2Records::over(header, scratch, header.raw_records_count());
         match decompressed {

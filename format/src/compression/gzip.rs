@@ -170,32 +170,20 @@ fn inflate(
     crc: &mut Hasher,
     sink: &mut Sink<'_>,
 ) -> Result<bool, Fault> {
+    // One byte beyond the limit tells a payload that fits from one that does not.
     let step = (input.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
-    let step = step.min(sink.step_max).min(sink.room());
-    let (in_before, out_before) = (inflater.total_in(), inflater.total_out());
-    let (status, written) = if step == 0 {
-        // The stream may end here, or what comes out next is too much.
-        let mut beyond = [0];
-        let status = inflater.decompress(&input[*at..], &mut beyond, FlushDecompress::None);
-        if inflater.total_out() > out_before {
-            return Err(Fault::TooLarge);
-        }
-        (status, 0)
-    } else {
-        let mut status = Ok(Status::Ok);
-        let before = sink.out.len();
-        let written = sink.fill(step, |room| {
-            status = inflater.decompress(&input[*at..], room, FlushDecompress::None);
-            Ok::<_, Fault>((inflater.total_out() - out_before) as usize)
-        })?;
-        crc.update(&sink.out[before..]);
-        (status, written)
-    };
+    let step = step.min(sink.step_max).min(sink.room().saturating_add(1));
+    let (in_before, before) = (inflater.total_in(), sink.len);
+    let (status, full) = sink.append(step, |out| {
+        let status = inflater.decompress_vec(&input[*at..], out, FlushDecompress::None);
+        (status, out.len() == out.capacity())
+    })?;
+    crc.update(&sink.out[before..]);
     *at += (inflater.total_in() - in_before) as usize;
     match status {
         Ok(Status::StreamEnd) => Ok(false),
         // The library stops short of the room's end only where it has taken all input.
-        Ok(_) if written < step || step == 0 => {
+        Ok(_) if !full => {
             Err(Fault::unexpected(input.len(), "deflate stream", "its end", "that of the payload"))
         }
         Ok(_) => Ok(true),

@@ -157,14 +157,15 @@ enum Piece {
 /// Decodes a payload that is one whole frame straight to where it is wanted, without the library's own window, which saves a
 /// copy of all that comes out. `false`, and nothing done, where it cannot: then the pieces tell what is wrong, and where.
 fn at_once(context: &mut DCtx<'_>, input: &[u8], sink: &mut Sink<'_>) -> bool {
-    if sink.step_max < usize::MAX || !sink.out.is_empty() {
+    if sink.step_max < usize::MAX {
         return false;
     }
     let Some(most) = contents_len_max(input) else { return false };
-    sink.out.reserve(most.min(input.len().saturating_mul(EXPANSION_GUESS)).min(sink.limit));
-    let decoded = context.decompress(sink.out, input).is_ok() && sink.out.len() <= most.min(sink.limit);
+    let room = most.min(input.len().saturating_mul(EXPANSION_GUESS)).min(sink.limit);
+    let decoded = sink.append(room, |out| context.decompress(out, input).is_ok() && out.len() <= most);
+    let decoded = matches!(decoded, Ok(true));
     if !decoded {
-        sink.out.clear();
+        sink.len = 0;
     }
     decoded
 }
@@ -174,18 +175,14 @@ fn piece(context: &mut DCtx<'_>, input: &[u8], at: &mut usize, sink: &mut Sink<'
     // One byte beyond the limit tells a payload that fits from one that does not.
     let step = (input.len() * 3).max(sink.produced()).clamp(STEP_MIN, STEP_MAX);
     let step = step.min(sink.step_max).min(sink.room().saturating_add(1));
-    sink.out.reserve(step);
-    let before = sink.out.len();
     let mut source = InBuffer { src: input, pos: *at };
-    let mut destination = OutBuffer::around_pos(&mut *sink.out, before);
-    let hint = context.decompress_stream(&mut destination, &mut source);
-    let full = destination.pos() == destination.capacity();
+    let (hint, full) = sink.append(step, |out| {
+        let before = out.len();
+        let mut destination = OutBuffer::around_pos(out, before);
+        let hint = context.decompress_stream(&mut destination, &mut source);
+        (hint, destination.pos() == destination.capacity())
+    })?;
     *at = source.pos();
-    if sink.produced() > sink.limit {
-        let fitting = sink.limit.saturating_sub(sink.before);
-        sink.out.truncate(sink.start + fitting);
-        return Err(Fault::TooLarge);
-    }
     match hint {
         Ok(0) => Ok(Piece::End),
         // The library stops short of the room's end only where it has taken all input.

@@ -255,7 +255,6 @@ impl<'s> Wrapped<'s> {
         let header = batch.header();
         let (codec, payload) = payload_of(batch)?;
         let mut stream = Stream::open(codec, header.magic(), payload, limit)?;
-        scratch.clear();
         let decompressed = stream.read_all(scratch);
         let data: &'s [u8] = scratch;
         // Kafka looks at them while it decompresses, so what is wrong in front of the codec's fault comes first.

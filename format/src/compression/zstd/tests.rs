@@ -5,6 +5,7 @@ use super::super::{DecodeError, Stream};
 use super::{DCtx, PIECE_LEN, Sink, at_once, contents_len_max};
 use crate::codec::Codec::Zstd;
 use crate::codec::Magic;
+use crate::error::Place;
 
 const EXAMPLE: &str = "28 b5 2f fd 00 58 64 00 00 30 68 65 6c 6c 6f 20 01 00 99 4b 11 01 00 00";
 
@@ -269,7 +270,7 @@ fn a_whole_frame_goes_where_it_is_wanted_and_no_further_than_allowed() {
         let most = contents_len_max(&payload).unwrap();
         assert!((input.len()..input.len() + 2 * (128 << 10)).contains(&most), "{most}");
         let mut out = Vec::new();
-        let mut sink = Sink { start: 0, out: &mut out, before: 0, limit: most, step_max: usize::MAX };
+        let mut sink = Sink { out: &mut out, len: 0, before: 0, limit: most, step_max: usize::MAX };
         // Not the zeros: they would take too much room for so few bytes.
         let expected = input.len() < 1 << 20;
         assert_eq!(at_once(&mut DCtx::create(), &payload, &mut sink), expected);
@@ -291,13 +292,17 @@ fn a_fault_in_a_whole_frame_is_told_as_in_any_other() {
     let blocks = [block(false, 0, 100_000, &noise(100_000)), block(true, 3, 5, b"hello")].concat();
     let payload = [&hex("28 b5 2f fd 00 58"), &blocks[..]].concat();
     assert!(contents_len_max(&payload).is_some());
-    let read_behind = |front: &[u8]| {
-        let mut out = front.to_vec();
-        let error = decompress(Zstd, Magic::V2, &payload, &mut out, 1 << 20).unwrap_err();
-        (error, out[front.len()..].to_vec())
+    let refused = |payload: &[u8]| {
+        let mut out = Vec::new();
+        match decompress(Zstd, Magic::V2, payload, &mut out, 1 << 20).unwrap_err() {
+            DecodeError::Codec { place: Place::Payload(at), what, .. } => (at, what, out),
+            other => panic!("{other}"),
+        }
     };
-    // Behind other bytes nothing is decoded at once.
-    assert_eq!(read_behind(b""), read_behind(b"before"));
+    // Behind another frame nothing is decoded at once.
+    let skippable = hex(SKIPPABLE);
+    let (at, what, out) = refused(&[&skippable[..], &payload].concat());
+    assert!(refused(&payload) == (at - skippable.len(), what, out));
 }
 
 #[test]
