@@ -89,7 +89,7 @@ pub struct LogDirOptions {
     pub producer_expiration_check_ms: u64,
     /// Whether a client's transaction may begin only once it has been verified; see [`OpenOptions`].
     pub verify_transactions: bool,
-    /// Threads that close logs at an orderly stop (`num.recovery.threads.per.data.dir`). Default: 2; 0 is taken for 1.
+    /// Threads that close the logs of a directory at an orderly stop (`num.recovery.threads.per.data.dir`). Default: 2; 0 is taken for 1.
     pub shutdown_threads: usize,
 }
 
@@ -117,8 +117,8 @@ impl LogDirOptions {
         }
     }
 
-    /// The same, with what a broker's configuration says of topics and of producers: transactions are then verified unless
-    /// it says otherwise.
+    /// The same, with what a broker's configuration says of topics, of producers and of the threads of an orderly stop:
+    /// transactions are then verified unless it says otherwise.
     pub fn for_broker(self, config: &BrokerConfig) -> Self {
         LogDirOptions {
             config: config.topic_defaults.clone(),

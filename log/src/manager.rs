@@ -246,24 +246,26 @@ impl LogManager {
         })
     }
 
-    /// Opens every log of every directory that serves, one directory after the other, each on `options.threads` threads.
+    /// Opens every log of every directory that serves, of all at the same time, each on `options.threads` threads.
     ///
     /// # Errors
     /// None of a single directory: where one fails it is out of service, and its logs are among the failed.
     pub fn load_all(&self, options: LoadOptions<'_>) -> LoadSummary {
-        let mut all = LoadSummary::default();
-        for dir in self.live() {
-            match dir.load_all(options) {
-                Ok(summary) => {
-                    all.opened += summary.opened;
-                    all.stray.extend(summary.stray);
-                    all.failed.extend(summary.failed);
-                }
-                // Nothing failed: it is being stopped in an orderly way.
-                Err(Error::ShutDown { .. }) => {}
-                Err(error) => dir.inner.health.fail(error.to_string()),
+        let dirs: Vec<_> = self.live().collect();
+        let all = Mutex::new(LoadSummary::default());
+        for_each(dirs.len(), &dirs, |dir| match dir.load_all(options) {
+            Ok(summary) => {
+                let mut all = all.lock();
+                all.opened += summary.opened;
+                all.stray.extend(summary.stray);
+                all.failed.extend(summary.failed);
             }
-        }
+            // Nothing failed: it is being stopped in an orderly way.
+            Err(Error::ShutDown { .. }) => {}
+            Err(error) => dir.inner.health.fail(error.to_string()),
+        });
+        let mut all = std::mem::take(&mut *all.lock());
+        all.sort();
         all
     }
 

@@ -15,7 +15,7 @@ use crate::sync::{AtomicUsize, Mutex, Ordering, for_each};
 /// What to do while all logs of a directory are opened.
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// Threads that open logs (`num.recovery.threads.per.data.dir`). Default: 2; 0 is taken for 1.
+    /// Threads that open the logs of a directory (`num.recovery.threads.per.data.dir`). Default: 2; 0 is taken for 1.
     pub threads: usize,
     /// Says whether a partition, of which the folder tells the topic's id, is none of this node's and has to be set aside.
     /// Default: none is.
@@ -41,9 +41,9 @@ impl fmt::Debug for LoadOptions<'_> {
 pub struct Loaded<'a> {
     /// The partition.
     pub partition: &'a TopicPartition,
-    /// How many logs have been looked at, this one included.
+    /// How many logs of its directory have been looked at, this one included.
     pub done: usize,
-    /// How many there are.
+    /// How many that has.
     pub of: usize,
     /// The log, with its load report; or why it could not be opened.
     pub result: Result<&'a Log, &'a Error>,
@@ -59,6 +59,14 @@ pub struct LoadSummary {
     pub stray: Vec<TopicPartition>,
     /// Logs that could not be opened, with the error.
     pub failed: Vec<(TopicPartition, Error)>,
+}
+
+impl LoadSummary {
+    /// By partition: in which order threads came to them is chance.
+    pub(crate) fn sort(&mut self) {
+        self.stray.sort();
+        self.failed.sort_by(|a, b| a.0.cmp(&b.0));
+    }
 }
 
 impl LogDir {
@@ -101,8 +109,7 @@ impl LogDir {
         }
         let (dir, opened) = (self.path().display(), summary.opened);
         info!(%dir, opened, failed = summary.failed.len(), clean = self.was_clean(), "all logs loaded");
-        summary.stray.sort();
-        summary.failed.sort_by(|a, b| a.0.cmp(&b.0));
+        summary.sort();
         Ok(summary)
     }
 

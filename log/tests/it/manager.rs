@@ -1,11 +1,13 @@
 //! Several data directories: placing, failing, deleting, moving, and what is left for the next start.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use kseg_format::{LeaderEpoch, Offset, Origin, PartitionMetadata};
-use kseg_io_backends::{Call, Fault, Faulty, Metered};
+use kseg_io_backends::{Call, Fault, Faulty, Metered, Moment, Watched};
 use kseg_log::{
     BrokerConfig, Error, Isolation, LoadOptions, Log, LogDir, LogDirOptions, LogManager, TopicPartition,
 };
@@ -914,4 +916,31 @@ fn a_topic_of_which_directories_say_different_things_is_what_the_first_says() {
         bench.backend.names().read(&path, 1 << 20).expect("read").expect("a file")
     });
     assert_eq!(files[0], files[1]);
+}
+
+#[test]
+fn logs_of_several_directories_are_opened_at_the_same_time() {
+    let bench = Bench::new(&[]);
+    let two = manager(&bench, 2);
+    two.create_topic("t", 4, []).expect("a topic");
+    assert!(two.shutdown().into_iter().all(|(_, report)| report.expect("stopped").clean));
+    // The first log of each directory waits for one of another.
+    let met = Arc::new((Mutex::new(BTreeSet::new()), Condvar::new()));
+    let meeting = met.clone();
+    let watched = Watched::new(bench.backend.clone(), move |moment, call, path| {
+        if (moment, call) != (Moment::Before, Call::Open) || !path.ends_with(name(0, "log")) {
+            return;
+        }
+        let (dirs, came) = &*meeting;
+        let mut dirs = dirs.lock().expect("the directories");
+        dirs.insert(path.ancestors().nth(2).expect("a directory").to_path_buf());
+        came.notify_all();
+        let alone = |dirs: &mut BTreeSet<_>| dirs.len() < 2;
+        let (dirs, _) = came.wait_timeout_while(dirs, Duration::from_secs(10), alone).expect("no panic");
+        assert_eq!(dirs.len(), 2, "both are being loaded");
+    });
+    let options = LogDirOptions { backend: Arc::new(watched), ..options(&bench) };
+    let two = LogManager::open(&paths(2), &options).expect("open");
+    let summary = two.load_all(LoadOptions { threads: 1, ..LoadOptions::default() });
+    assert_eq!((summary.opened, summary.failed.len()), (4, 0));
 }
