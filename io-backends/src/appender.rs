@@ -130,11 +130,46 @@ pub(crate) fn append_failed(
     }
 }
 
+/// Reads at `at` what was accepted, in pieces that `read` gives. Where it finds nothing though there should be something, `missing`
+/// waits for a truncation that has cut the file and not lowered the mark yet, and tells the mark then, or what is wrong.
+#[inline]
+pub(crate) fn read_accepted(
+    marks: &Marks,
+    into: &mut [u8],
+    at: u64,
+    read: impl Fn(&mut [u8], u64) -> Result<usize, IoError>,
+    missing: impl Fn(u64, usize) -> Result<u64, IoError>,
+) -> Result<usize, IoError> {
+    loop {
+        let cuts = marks.cuts();
+        // Read once: the answer ends at the mark seen here, however far the writer gets meanwhile.
+        let mut accepted = marks.accepted();
+        let mut done = 0;
+        loop {
+            let place = at.saturating_add(done as u64);
+            let left = usize::try_from(accepted.saturating_sub(place)).unwrap_or(usize::MAX);
+            let want = left.min(into.len() - done);
+            if want == 0 {
+                break;
+            }
+            match read(&mut into[done..done + want], place)? {
+                0 => accepted = accepted.min(missing(place, want)?),
+                count => done += count,
+            }
+        }
+        // Where something was cut off and appended to anew meanwhile, what was read may be of both, or of the space that was
+        // taken for it.
+        if marks.cuts() == cuts {
+            return Ok(done);
+        }
+    }
+}
+
 /// The error of a read of `want` bytes at `place` that found the end of the file there.
 #[cold]
-pub(crate) fn ended(file: &dyn RawFile, place: u64, want: u64, accepted: u64) -> IoError {
+pub(crate) fn ended(file: &dyn RawFile, place: u64, want: usize, accepted: u64) -> IoError {
     let why = format!("the file ends before its accepted mark, {accepted}");
-    IoError::because("read", file.path(), io::ErrorKind::UnexpectedEof, why).with_range(place, want)
+    IoError::because("read", file.path(), io::ErrorKind::UnexpectedEof, why).with_range(place, want as u64)
 }
 
 /// The error of a truncation to a length that the file does not have.

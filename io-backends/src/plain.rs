@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::appender::{Appender, append_failed, end_of, ended, truncate_beyond};
+use crate::appender::{Appender, append_failed, end_of, ended, read_accepted, truncate_beyond};
 use crate::backend::{RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
@@ -53,7 +53,7 @@ impl PlainAppender {
             Space::Queued(_) => Space::None,
             space => space,
         };
-        let writer = Writer { accepted: len, reserved: Reserved::new(space, len), behind: len };
+        let writer = Writer { accepted: len, reserved: Reserved::new(space, len, 1), behind: len };
         Self {
             file,
             plan,
@@ -132,29 +132,17 @@ impl Appender for PlainAppender {
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        // Read once: the answer ends at the mark seen here, however far the writer gets meanwhile.
-        let mut accepted = self.marks.accepted();
-        let mut done = 0;
-        loop {
-            let place = at.saturating_add(done as u64);
-            let left = usize::try_from(accepted.saturating_sub(place)).unwrap_or(usize::MAX);
-            let want = left.min(into.len() - done);
-            if want == 0 {
-                return Ok(done);
+        let read = |into: &mut [u8], place| self.file.read_at(into, place);
+        let missing = |place, want| {
+            let writer = self.writer.lock();
+            let cut_by_others = place < writer.accepted && self.file.len()? <= place;
+            if cut_by_others {
+                Err(ended(&*self.file, place, want, writer.accepted))
+            } else {
+                Ok(writer.accepted)
             }
-            match self.file.read_at(&mut into[done..done + want], place)? {
-                0 => {
-                    // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that. What it
-                    // cut off may have been appended to again since.
-                    let writer = self.writer.lock();
-                    if place < writer.accepted && self.file.len()? <= place {
-                        return Err(ended(&*self.file, place, want as u64, accepted));
-                    }
-                    accepted = accepted.min(writer.accepted);
-                }
-                count => done += count,
-            }
-        }
+        };
+        read_accepted(&self.marks, into, at, read, missing)
     }
 
     fn flush(&self) -> Result<u64, IoError> {

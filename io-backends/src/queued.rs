@@ -28,7 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::aligned::Pool;
-use crate::appender::{Appender, append_failed, end_of, ended, truncate_beyond};
+use crate::appender::{Appender, append_failed, end_of, ended, read_accepted, truncate_beyond};
 use crate::backend::{Align, RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
@@ -110,8 +110,7 @@ impl QueuedAppender {
     pub(crate) fn new(file: Arc<dyn RawFile>, len: u64, longer: bool) -> Result<Self, IoError> {
         let (align, plan) = (file.align(), file.caps().plan);
         let begun = begun_block(&*file, &align, len)?;
-        let block = u64::from(align.block.get());
-        let reserved = Reserved::new(plan.space, len.next_multiple_of(block));
+        let reserved = Reserved::new(plan.space, len, align.block.get());
         let writer = Writer {
             accepted: len,
             sent: len,
@@ -431,40 +430,29 @@ impl Appender for QueuedAppender {
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, IoError> {
-        // Read once: the answer ends at the mark seen here, however far the writer gets meanwhile.
-        let mut accepted = self.marks.accepted();
-        let mut done = 0;
-        loop {
-            let place = at.saturating_add(done as u64);
-            let left = usize::try_from(accepted.saturating_sub(place)).unwrap_or(usize::MAX);
-            let want = left.min(into.len() - done);
-            if want == 0 {
-                return Ok(done);
-            }
-            let (start, count) = {
+        let read = |into: &mut [u8], place: u64| {
+            let start = {
                 let tail = self.tail.read();
-                let here = place >= tail.start();
-                (tail.start(), if here { Some(tail.read(&mut into[done..done + want], place)) } else { None })
-            };
-            let count = match count {
-                Some(count) => count,
-                // What lies before the tail is in the file, and stays there.
-                None => {
-                    let want = want.min(usize::try_from(start - place).unwrap_or(usize::MAX));
-                    self.file.read_at(&mut into[done..done + want], place)?
+                if place >= tail.start() {
+                    return Ok(tail.read(into, place));
                 }
+                tail.start()
             };
-            if count == 0 {
-                // Cut behind our back, or by a truncation that has not lowered the mark yet: wait for that. What it cut
-                // off may have been appended to again since.
-                let writer = self.writer.lock();
-                if place < self.marks.stable().min(writer.accepted) && self.file.len()? <= place {
-                    return Err(ended(&*self.file, place, want as u64, accepted));
-                }
-                accepted = accepted.min(writer.accepted);
+            // What lies before the tail is in the file, and stays there.
+            let want = into.len().min(usize::try_from(start - place).unwrap_or(usize::MAX));
+            self.file.read_at(&mut into[..want], place)
+        };
+        let missing = |place, want| {
+            let writer = self.writer.lock();
+            let in_file = self.marks.stable().min(writer.accepted);
+            let cut_by_others = place < in_file && self.file.len()? <= place;
+            if cut_by_others {
+                Err(ended(&*self.file, place, want, writer.accepted))
+            } else {
+                Ok(writer.accepted)
             }
-            done += count;
-        }
+        };
+        read_accepted(&self.marks, into, at, read, missing)
     }
 
     fn flush(&self) -> Result<u64, IoError> {

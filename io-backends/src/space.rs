@@ -50,7 +50,18 @@ enum Stage {
 }
 
 impl Reserved {
-    pub(crate) fn new(space: Space, end: u64) -> Self {
+    /// Space ahead of `len`, in whole blocks: where writes go past the page cache, that is not to hold what lies in a block
+    /// beside one of theirs.
+    pub(crate) fn new(space: Space, len: u64, block: u32) -> Self {
+        let end = len.next_multiple_of(block.into());
+        let whole = |step: u32| step.checked_next_multiple_of(block).unwrap_or(step - step % block);
+        let space = match space {
+            Space::None => Space::None,
+            Space::Blocks(step) => Space::Blocks(whole(step)),
+            Space::Queued(step) => Space::Queued(whole(step)),
+            Space::Ahead(step) => Space::Ahead(whole(step)),
+            Space::Zeroed(step) => Space::Zeroed(whole(step)),
+        };
         Self { space, end, extended: false, blocks: 0, flushed: end, often: false, coming: None }
     }
 
@@ -109,8 +120,10 @@ impl Reserved {
         }
         if end > self.end {
             let far = end.saturating_add(step).min(crate::appender::LEN_MAX);
-            if how == Reserve::Blocks {
-                self.blocks = self.blocks.max(far);
+            // Also where there is too little of it: some may have been taken.
+            match how {
+                Reserve::Blocks => self.blocks = self.blocks.max(far),
+                Reserve::BlocksAndLen | Reserve::Zeroed => self.extended = true,
             }
             self.end = take(&**file, self.end..far, how).map(|()| far).or_else(|error| {
                 match error.verdict() {
@@ -119,7 +132,6 @@ impl Reserved {
                     _ => Err(error),
                 }
             })?;
-            self.extended |= how != Reserve::Blocks;
         }
         if how == Reserve::Zeroed && self.coming.is_none() && self.end - end < step / 2 {
             self.begin(file, step);

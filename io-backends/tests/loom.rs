@@ -600,6 +600,28 @@ fn space_ahead_is_taken_by_the_background_or_by_who_needs_it() {
     });
 }
 
+/// A read beside a cut and an append in its place gives what was there before or what is there then, and nothing of the zeros
+/// that are ahead of the new end.
+#[test]
+fn a_read_beside_a_truncation_and_an_append_is_of_one_of_them() {
+    model(["abcdefgh", "abc", "abcx"].map(String::from), || {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let log = appender(Arc::new(ZerosAhead(file, Mutex::default())), 0).unwrap();
+        append(&*log, b"abcdefgh");
+        let writer = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                log.truncate(3).unwrap();
+                append(&*log, b"x");
+            })
+        };
+        let mut bytes = [0; 16];
+        let count = log.read_at(&mut bytes, 0).unwrap();
+        writer.join().unwrap();
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    });
+}
+
 /// A cut of a file below an overlay is kept though another handle's write has the file copied meanwhile.
 #[test]
 fn an_overlay_keeps_a_cut_beside_a_copy() {

@@ -64,6 +64,36 @@ impl RawFile for Told {
     }
 }
 
+#[test]
+fn space_ahead_is_taken_in_whole_blocks() {
+    let dir = places::on_disk();
+    for spec in ["std+direct,zeroed=5000", "uring+direct,zeroed=5000", "std+direct,preallocate=5000"] {
+        let Some(backend) = places::backend(spec, dir.path()) else { continue };
+        let path = dir.path().join(format!("{spec}.log"));
+        std::fs::write(&path, [0; 100]).unwrap();
+        let told = Arc::new(Told(backend.open(&path, OpenHow::Write).unwrap(), Mutex::default()));
+        let log = appender(Arc::clone(&told) as Arc<dyn RawFile>, 100).unwrap();
+        for index in 0..100 {
+            log.append(Bytes::from(bytes(index * 777, 777)).into()).unwrap();
+        }
+        log.truncate(5000).unwrap();
+        log.append(Bytes::from(bytes(0, 50_000)).into()).unwrap();
+        let block = u64::from(told.align().block.get());
+        let ops = told.1.lock().unwrap();
+        let ranges = ops.iter().filter_map(|op| match op {
+            Op::Reserve { range, .. } => Some(range),
+            _ => None,
+        });
+        assert!(ranges.clone().count() > 5, "{spec}");
+        for range in ranges {
+            assert!(
+                range.start.is_multiple_of(block) && range.end.is_multiple_of(block),
+                "{spec}: {range:?}"
+            );
+        }
+    }
+}
+
 /// Runs `test` for each backend that writes past the page cache, where there is one.
 fn with_each_direct(test: impl Fn(&str, &dyn Backend, &Path)) {
     places::with_each(|spec, backend, dir| {

@@ -5,6 +5,7 @@
 #[path = "../support/forward.rs"]
 mod forward;
 
+mod beside;
 #[cfg(feature = "testing")]
 mod conformance;
 mod direct;
