@@ -2,7 +2,7 @@ use super::super::tests::{
     TEXT, assert_bounded, assert_refused, decompress, hex, noise, read, write, write_with,
 };
 use super::super::{DecodeError, Stream};
-use super::{DCtx, PIECE_LEN, Sink, at_once, contents_len_max};
+use super::{DCtx, DECODER, ENCODER, PIECE_LEN, Sink, at_once, contents_len_max};
 use crate::codec::Codec::Zstd;
 use crate::codec::Magic;
 use crate::error::Place;
@@ -74,6 +74,23 @@ fn a_context_is_as_new_after_every_payload() {
     let error = decompress(Zstd, Magic::V2, &alone, &mut out, 1_000).unwrap_err();
     assert_eq!(error, DecodeError::TooLarge { codec: Zstd, limit: 1_000 });
     assert_eq!(read(Zstd, &alone).unwrap(), input);
+}
+
+#[test]
+fn a_context_is_kept_unless_it_is_large() {
+    for (level, kept) in [(None, true), (Some(19), false), (None, true)] {
+        write_with(Zstd, level, Magic::V2, TEXT);
+        let context = ENCODER.take();
+        assert_eq!(context.is_some(), kept, "{level:?}");
+        ENCODER.set(context);
+    }
+    // Windows of 2 MiB and of 64 MiB; two frames, so that they are asked for.
+    for (window, kept) in [(0x58, true), (0x80, false), (0x58, true)] {
+        assert_eq!(read(Zstd, &frame(&[0x00, window], TEXT, b"").repeat(2)).unwrap(), TEXT.repeat(2));
+        let context = DECODER.take();
+        assert_eq!(context.is_some(), kept, "{window:#x}");
+        DECODER.set(context);
+    }
 }
 
 #[test]
@@ -285,6 +302,20 @@ fn a_whole_frame_goes_where_it_is_wanted_and_no_further_than_allowed() {
             assert!(out == input[..input.len() - 1]);
         }
     }
+}
+
+#[test]
+fn a_whole_frame_takes_no_window() {
+    let payload = write(Zstd, &noise(300_000));
+    let two = payload.repeat(2);
+    let context_len_after = |payload: &[u8]| {
+        drop(DECODER.take());
+        read(Zstd, payload).unwrap();
+        DECODER.take().unwrap().sizeof()
+    };
+    // The window of the level is 2 MiB.
+    let (one, two) = (context_len_after(&payload), context_len_after(&two));
+    assert!(one < 1 << 20 && two > 2 << 20, "{one} {two}");
 }
 
 #[test]
