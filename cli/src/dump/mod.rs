@@ -119,7 +119,7 @@ enum Content {
 fn dump(path: &Path, args: &DumpArgs, report: &mut Report) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(content) = content(&name) else {
-        let expected = "the name of a file that a partition or a data directory has";
+        let expected = "a file of a kind that is shown (kseg dump --help)";
         // A file that is not there is missed rather than misnamed.
         std::fs::metadata(path).map_err(|error| Error::io(path, "open", error))?;
         return Err(Error::bad(path, expected, format!("{name:?}")));
