@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use kseg_format::{
-    Batch, ControlKey, ControlType, EndTransactionMarker, LeaderEpoch, Offset, ProducerEpoch, ProducerId,
-    Record, Sequence, Timestamp, TimestampType,
+    Batch, BatchHeader, ControlKey, ControlType, EndTransactionMarker, LeaderEpoch, Offset, ProducerEpoch,
+    ProducerId, Record, Sequence, Timestamp, TimestampType,
 };
 
 use super::problem::Problem;
@@ -327,9 +327,9 @@ impl Report {
     }
 }
 
-/// The type of a control record, if the batch has those and the key is one.
-pub(super) fn control_type(batch: &Batch<'_>, record: &Record<'_>) -> Option<ControlType> {
-    if !batch.is_control() {
+/// The type of a control record, if its batch has those and the key is one.
+pub(super) fn control_type(header: &BatchHeader, record: &Record<'_>) -> Option<ControlType> {
+    if !header.is_control() {
         return None;
     }
     ControlKey::parse(record.key()?).ok().map(|key| key.kind)

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use kseg_format::{
-    CleanShutdown, MetaProperties, Offset, PartitionMetadata, SnapshotError, decode_snapshot, parse_epochs,
-    parse_offsets,
+    CleanShutdown, MetaProperties, Offset, PartitionMetadata, SnapshotError, Timestamp, decode_snapshot,
+    parse_epochs, parse_offsets,
 };
 
 use super::problem::Problem;
@@ -107,22 +107,22 @@ pub(super) fn dump_snapshot(path: &Path, end: Option<Offset>, report: &mut Repor
             Vec::new()
         }
     };
-    let not_below_0 = |offset: i64| Some(offset).filter(|offset| *offset >= 0);
     for (at, producer) in (FIRST_PRODUCER..).step_by(PRODUCER).zip(&producers) {
-        let last = not_below_0(producer.last_offset);
-        let base = last.map(|last| last.wrapping_sub(producer.offset_delta.into()));
-        let open = not_below_0(producer.transaction_start);
+        let batch = producer.last_batch;
+        let last = batch.map(|batch| batch.last_offset.get());
+        let base = batch.map(|batch| batch.last_offset.get().wrapping_sub(batch.offset_delta.into()));
+        let open = producer.transaction_start.map(Offset::get);
         report.entry(
             "producer",
             path,
             &[
-                Field::Number("pid", producer.id),
-                Field::Number("epoch", producer.epoch.into()),
-                Field::Maybe("last_seq", last.map(|_| producer.last_sequence.into())),
+                Field::Number("pid", producer.producer_id.get()),
+                Field::Maybe("epoch", producer.producer_epoch.map(|epoch| epoch.get().into())),
+                Field::Maybe("last_seq", batch.and_then(|batch| batch.last_sequence).map(|n| n.get().into())),
                 Field::Maybe("base", base),
                 Field::Maybe("last", last),
-                Field::Time(not_below_0(producer.timestamp)),
-                Field::Maybe("coordinator_epoch", not_below_0(producer.coordinator_epoch.into())),
+                Field::Time(producer.timestamp.map(Timestamp::get)),
+                Field::Maybe("coordinator_epoch", producer.coordinator_epoch.map(i64::from)),
                 Field::Maybe("txn_first", open),
             ],
         )?;
@@ -133,7 +133,7 @@ pub(super) fn dump_snapshot(path: &Path, end: Option<Offset>, report: &mut Repor
                 path,
                 place: Place::Byte(at),
                 offset: Some(offset),
-                expected: format!("offsets of producer {} below {end}", producer.id),
+                expected: format!("offsets of producer {} below {end}", producer.producer_id),
                 found: offset.to_string(),
             })?;
         }
