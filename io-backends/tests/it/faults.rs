@@ -102,6 +102,28 @@ fn iob_02_short_writes_are_continued() {
 }
 
 #[test]
+fn iob_02_short_writes_are_continued_where_they_are_several_in_flight_or_whole_blocks() {
+    places::with_each(|spec, backend, dir| {
+        for first in [1, 511, 512, 999, 5000] {
+            let faulty = Faulty::new(Arc::clone(&backend));
+            let path = dir.join(format!("{first}.log"));
+            let log = appender(faulty.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+            for index in 0..20 {
+                faulty.inject(Fault::on(Call::Write).times(2).short(first));
+                log.append(Bytes::from(vec![index; 10_000]).into()).unwrap();
+                if index % 3 == 0 {
+                    log.flush().unwrap();
+                }
+            }
+            let len = log.seal().unwrap();
+            let expected = (0..20).flat_map(|index| vec![index; 10_000]).collect::<Vec<u8>>();
+            assert!(len == 200_000 && std::fs::read(&path).unwrap() == expected, "{spec}: {first}");
+            assert!(faulty.fired() > 10, "{spec}: {first}");
+        }
+    });
+}
+
+#[test]
 fn iob_02_a_write_that_writes_nothing_is_an_error_and_not_a_loop() {
     on_every_engine(|place| {
         place.append(0).unwrap();
