@@ -52,7 +52,7 @@ impl Namespace for StdNames {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<(), IoError> {
-        let file = named("open", dir, || {
+        let file = named("sync of directory", dir, || {
             let file = File::open(dir)?;
             if file.metadata()?.is_dir() { Ok(file) } else { Err(io::ErrorKind::NotADirectory.into()) }
         })?;
@@ -61,7 +61,7 @@ impl Namespace for StdNames {
     }
 
     fn sync_file(&self, path: &Path) -> Result<(), IoError> {
-        let file = named("open", path, || File::open(path))?;
+        let file = named("fsync", path, || File::open(path))?;
         named("fsync", path, || file.sync_all()).map_err(|error| error.with_verdict(Verdict::Damaged))
     }
 
