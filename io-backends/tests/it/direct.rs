@@ -223,13 +223,18 @@ fn another_handle_reads_what_was_flushed_however_it_was_written() {
                     assert!(seen == bytes(from, durable - from), "{spec}: {from} to {durable}");
                 }
             });
-            let mut end = 0;
-            for size in [1, 1000, 4096, 70_000, 3, 8191, 150_000, 513].into_iter().cycle().take(240) {
-                log.append(Bytes::from(bytes(end, size)).into()).unwrap();
-                end += size;
-                log.flush().unwrap();
-            }
+            let writer = scope.spawn(|| {
+                let mut end = 0;
+                for size in [1, 1000, 4096, 70_000, 3, 8191, 150_000, 513].into_iter().cycle().take(240) {
+                    log.append(Bytes::from(bytes(end, size)).into()).unwrap();
+                    end += size;
+                    log.flush().unwrap();
+                }
+            });
+            // A writer that fails does not leave the reader behind.
+            let ended = writer.join();
             done.store(true, Ordering::Release);
+            ended.unwrap();
         });
     });
 }

@@ -249,6 +249,33 @@ fn iob_10_what_was_accepted_and_finds_no_space_when_it_is_flushed_is_written_whe
 }
 
 #[test]
+fn iob_10_of_several_writes_the_first_finds_no_space_and_those_behind_it_do_not_count() {
+    places::with_each(|spec, backend, dir| {
+        let faulty = Faulty::new(backend);
+        let path = dir.join("0.log");
+        let log = appender(faulty.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+        let bytes = |from: u64, len: u64| (from..from + len).map(|at| (at % 251) as u8).collect::<Vec<u8>>();
+        let append = |len| log.append(Bytes::from(bytes(log.marks().accepted(), len)).into());
+        append(1000).unwrap();
+        log.flush().unwrap();
+        faulty.inject(Fault::on(Call::Write).error(Fault::ENOSPC));
+        match append(3_000_000) {
+            Ok(range) => {
+                assert_eq!(range, 1000..3_001_000, "{spec}");
+                assert_eq!(log.marks().stable(), 1000, "{spec}");
+            }
+            // Done at once, and taken back.
+            Err(error) => assert_eq!(error.verdict(), Verdict::NoSpace, "{spec}: {error}"),
+        }
+        assert_eq!((faulty.fired(), log.marks().fenced()), (1, false), "{spec}");
+        append(1000).unwrap();
+        let len = log.flush().unwrap();
+        assert_eq!(log.seal().unwrap(), len, "{spec}");
+        assert!(std::fs::read(&path).unwrap() == bytes(0, len), "{spec}");
+    });
+}
+
+#[test]
 fn a_full_disk_whose_remains_cannot_be_cut_fences() {
     on_every_engine(|place| {
         place.append(0).unwrap();
