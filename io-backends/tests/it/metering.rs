@@ -67,6 +67,16 @@ fn a_lone_writer_asks_for_no_space_and_those_who_wait_together_share_their_write
     assert!((2..=46).contains(&writes), "{writes}");
     let (writes, ..) = round(3);
     assert_eq!(writes, 3);
+    // What is kept in memory for a flush that does not come has a bound.
+    round(64);
+    let begin = log.marks().accepted();
+    for _ in 0..600 {
+        log.append(Bytes::from(vec![1; 4100]).into()).unwrap();
+        let kept = log.marks().accepted() - log.marks().stable();
+        // And a few writes that are on their way.
+        assert!(kept <= (1 << 20) + (64 << 10), "{kept}");
+    }
+    assert!(log.marks().stable() > begin);
 }
 
 #[test]
