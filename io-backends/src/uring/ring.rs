@@ -36,7 +36,7 @@ use crate::std_file::{BYTES_MAX, PARTS_MAX, limited};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, yield_now};
 use crate::ticket::{Completer, Driver, Ticket};
 
-/// Tries of one operation that the kernel interrupts or puts off, before that is an error.
+/// Tries of one operation that the kernel interrupts, cancels or puts off, before that is an error.
 const TRIES_MAX: u32 = 1000;
 /// How long the end of a ring waits for what is in flight.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(30);
@@ -502,7 +502,8 @@ impl Flying {
         let Ok(count) = u64::try_from(result) else {
             let errno = Errno::from_raw_os_error(-result);
             return match (errno, self.phase) {
-                (Errno::INTR | Errno::AGAIN, _) if self.tries < TRIES_MAX => {
+                // What a thread has submitted that ends is canceled, where the kernel has not come to it yet.
+                (Errno::INTR | Errno::AGAIN | Errno::CANCELED, _) if self.tries < TRIES_MAX => {
                     self.tries += 1;
                     self.blocking |= errno == Errno::AGAIN;
                     Step::Again
@@ -812,11 +813,12 @@ mod tests {
     fn interruptions_are_tried_again_but_not_for_ever() {
         let (mut flying, _ticket) = flying(1, Through::No);
         assert!(matches!(flying.step(errno(Errno::INTR)), Step::Again));
+        assert!(matches!(flying.step(errno(Errno::CANCELED)), Step::Again), "whoever submitted it has ended");
         assert!(!flying.blocking);
         assert!(matches!(flying.step(errno(Errno::AGAIN)), Step::Again));
         assert!(flying.blocking, "the kernel is to wait then");
         let again = (0..2 * TRIES_MAX).filter(|_| matches!(flying.step(errno(Errno::AGAIN)), Step::Again));
-        assert_eq!(again.count(), TRIES_MAX as usize - 2);
+        assert_eq!(again.count(), TRIES_MAX as usize - 3);
     }
 
     #[test]

@@ -110,3 +110,26 @@ fn what_is_read_beside_appends_flushes_cuts_and_seals_belongs_where_it_is() {
         assert!(std::fs::read(&path).unwrap() == bytes(0, len as usize), "{spec}");
     });
 }
+
+#[test]
+fn what_threads_have_appended_that_have_ended_since_is_there() {
+    places::with_each(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+        for round in 0..40 {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for len in [300_000, 5000, 70_000] {
+                        log.append(bytes(log.marks().accepted(), len).into()).unwrap();
+                    }
+                });
+            });
+            if round % 8 == 7 {
+                log.flush().unwrap();
+            }
+        }
+        let len = log.marks().accepted();
+        drop(log);
+        assert!(std::fs::read(&path).unwrap() == bytes(0, len as usize), "{spec}");
+    });
+}
