@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use kseg_io_backends::{Appender, Backend, OpenHow, appender, open};
+use kseg_io_backends::{OpenHow, appender, open};
 
 use crate::places;
 
@@ -92,7 +91,9 @@ fn a_file_that_was_made_and_cannot_be_had_is_not_left_behind() {
 #[test]
 #[cfg(feature = "testing")]
 fn nothing_is_stable_that_was_not_accepted() {
-    use kseg_io_backends::{Call, Moment, Watched};
+    use std::sync::{Arc, Mutex};
+
+    use kseg_io_backends::{Appender, Backend, Call, Moment, Watched};
 
     places::with_each(|spec, backend, dir| {
         let log: Arc<Mutex<Option<Arc<dyn Appender>>>> = Arc::default();
