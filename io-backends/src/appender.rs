@@ -9,7 +9,7 @@ use crate::backend::RawFile;
 use crate::commit::Durability;
 use crate::error::{IoError, Verdict};
 use crate::marks::Marks;
-use crate::op::Gather;
+use crate::op::{Advice, Gather, Op};
 use crate::plain::PlainAppender;
 use crate::queued::QueuedAppender;
 
@@ -127,6 +127,17 @@ pub(crate) fn append_failed(
         error
     } else {
         marks.fence("append", &file.path(), error)
+    }
+}
+
+/// Has the kernel begin to write back what lies before `upto`, once that is `step` bytes more than it was told of; never for 0.
+#[inline]
+pub(crate) fn write_behind(file: &dyn RawFile, step: u32, behind: &mut u64, upto: u64) {
+    if step > 0 && upto >= *behind + u64::from(step) {
+        // A hint: what it does not do a sync will.
+        let op = Op::Advise { range: *behind..upto, how: Advice::WriteBack };
+        drop(file.submit(op).wait());
+        *behind = upto;
     }
 }
 

@@ -9,12 +9,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::appender::{Appender, append_failed, end_of, ended, read_accepted, truncate_beyond};
+use crate::appender::{Appender, append_failed, end_of, ended, read_accepted, truncate_beyond, write_behind};
 use crate::backend::{RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
 use crate::marks::Marks;
-use crate::op::{Advice, Gather, Op, Through};
+use crate::op::{Gather, Through};
 use crate::plan::{AppendPlan, Space};
 use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -74,25 +74,13 @@ impl PlainAppender {
 
     /// Cuts the file, not the marks, if it is longer than `len`, or has space behind it.
     fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
-        writer.reserved.settle()?;
-        if self.file.len()? > len || writer.reserved.holds_behind(len) {
-            self.file.submit(Op::SetLen { len }).wait().result?;
+        if writer.reserved.cut_file(&*self.file, len)? {
             // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
             // swap there.
             self.resized.store(true, Ordering::Release);
         }
         writer.reserved.cut(len);
         Ok(())
-    }
-
-    fn write_behind(&self, writer: &mut Writer) {
-        let step = u64::from(self.plan.write_behind);
-        if step > 0 && writer.accepted >= writer.behind + step {
-            // A hint: what it does not do a sync will.
-            let op = Op::Advise { range: writer.behind..writer.accepted, how: Advice::WriteBack };
-            drop(self.file.submit(op).wait());
-            writer.behind = writer.accepted;
-        }
     }
 
     /// Cuts the file for a caller who can be told that nothing changed.
@@ -120,7 +108,7 @@ impl Appender for PlainAppender {
             Ok(_) => {
                 writer.accepted = end;
                 self.marks.accept(end);
-                self.write_behind(&mut writer);
+                write_behind(&*self.file, self.plan.write_behind, &mut writer.behind, end);
                 Ok(start..end)
             }
             Err(error) => Err(self.write_failed(&mut writer, start, size, error)),

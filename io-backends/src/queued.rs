@@ -28,7 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::aligned::Pool;
-use crate::appender::{Appender, append_failed, end_of, ended, read_accepted, truncate_beyond};
+use crate::appender::{Appender, append_failed, end_of, ended, read_accepted, truncate_beyond, write_behind};
 use crate::backend::{Align, RawFile, write_through};
 use crate::commit::{Commits, Committer, Durability};
 use crate::error::{IoError, Verdict};
@@ -221,7 +221,7 @@ impl QueuedAppender {
         writer.reserved.written(end);
         (writer.sent, writer.accepted) = (end, end);
         self.marks.accept(end);
-        self.write_behind(writer);
+        write_behind(&*self.file, self.plan.write_behind, &mut writer.behind, self.marks.stable());
         Ok(start..end)
     }
 
@@ -329,9 +329,7 @@ impl QueuedAppender {
 
     /// Cuts the file, not the marks, if it is longer than `len`, or has space behind it. Nothing is in flight.
     fn cut_file(&self, writer: &mut Writer, len: u64) -> Result<(), IoError> {
-        writer.reserved.settle()?;
-        if self.file.len()? > len || writer.reserved.holds_behind(len) {
-            self.file.submit(Op::SetLen { len }).wait().result?;
+        if writer.reserved.cut_file(&*self.file, len)? {
             // Read by the next flush, which either is not running yet or leaves it to the one after. Pairs with the
             // swap there.
             self.resized.store(true, Ordering::Release);
@@ -365,17 +363,6 @@ impl QueuedAppender {
         self.settle_all(writer)?;
         let cut = self.cut_file(writer, len);
         self.or_fence(op, cut)
-    }
-
-    fn write_behind(&self, writer: &mut Writer) {
-        let step = u64::from(self.plan.write_behind);
-        let stable = self.marks.stable();
-        if step > 0 && stable >= writer.behind + step {
-            // A hint: what it does not do a sync will.
-            let op = Op::Advise { range: writer.behind..stable, how: Advice::WriteBack };
-            drop(self.file.submit(op).wait());
-            writer.behind = stable;
-        }
     }
 }
 
@@ -421,7 +408,7 @@ impl Appender for QueuedAppender {
         self.flights.collect(&*self.file, &self.marks);
         self.check("append")?;
         self.forget();
-        self.write_behind(&mut writer);
+        write_behind(&*self.file, self.plan.write_behind, &mut writer.behind, self.marks.stable());
         Ok(start..end)
     }
 

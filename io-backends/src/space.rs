@@ -197,6 +197,16 @@ impl Reserved {
         self.flushed = len;
     }
 
+    /// Cuts the file if it is longer than `len`, or has space behind it. Whether it was.
+    pub(crate) fn cut_file(&mut self, file: &dyn RawFile, len: u64) -> Result<bool, IoError> {
+        self.settle()?;
+        let longer = file.len()? > len || self.holds_behind(len);
+        if longer {
+            file.submit(Op::SetLen { len }).wait().result?;
+        }
+        Ok(longer)
+    }
+
     /// The file was cut to `len`, and with it what was taken behind. No step is coming.
     pub(crate) fn cut(&mut self, len: u64) {
         self.end = len;
