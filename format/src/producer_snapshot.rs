@@ -46,6 +46,7 @@ pub struct SnapshotBatch {
     /// That offset minus the batch's base offset.
     pub offset_delta: i32,
 }
+
 const VERSION: i16 = 1;
 
 const VERSION_AT: usize = 0;
