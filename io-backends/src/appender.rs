@@ -141,8 +141,9 @@ pub(crate) fn write_behind(file: &dyn RawFile, step: u32, behind: &mut u64, upto
     }
 }
 
-/// Reads at `at` what was accepted, in pieces that `read` gives. Where it finds nothing though there should be something, `missing`
-/// waits for a truncation that has cut the file and not lowered the mark yet, and tells the mark then, or what is wrong.
+/// Reads at `at` what was accepted, in pieces that `read` gives. Where it finds nothing though there should be something,
+/// `missing` tells what is wrong, if it is no truncation that has not lowered the mark yet, and else the mark. `settled` waits
+/// for a truncation that is going on: of a page that is being cut the kernel may give zeros.
 #[inline]
 pub(crate) fn read_accepted(
     marks: &Marks,
@@ -150,9 +151,14 @@ pub(crate) fn read_accepted(
     at: u64,
     read: impl Fn(&mut [u8], u64) -> Result<usize, IoError>,
     missing: impl Fn(u64, usize) -> Result<u64, IoError>,
+    settled: impl Fn(),
 ) -> Result<usize, IoError> {
     loop {
-        let cuts = marks.cuts();
+        let cutting = marks.cutting();
+        if !cutting.is_multiple_of(2) {
+            settled();
+            continue;
+        }
         // Read once: the answer ends at the mark seen here, however far the writer gets meanwhile.
         let mut accepted = marks.accepted();
         let mut done = 0;
@@ -168,9 +174,8 @@ pub(crate) fn read_accepted(
                 count => done += count,
             }
         }
-        // Where something was cut off and appended to anew meanwhile, what was read may be of both, or of the space that was
-        // taken for it.
-        if marks.cuts() == cuts {
+        // Where something was cut off meanwhile, and perhaps appended to anew, what was read may be of both, or zeros.
+        if marks.cutting() == cutting {
             return Ok(done);
         }
     }

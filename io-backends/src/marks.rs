@@ -17,7 +17,21 @@ pub struct Marks {
     durable: AtomicU64,
     fenced: AtomicBool,
     cuts: AtomicU64,
+    /// Odd while the file is being cut.
+    cutting: AtomicU64,
     first: Mutex<Option<Arc<IoError>>>,
+}
+
+/// A cut of the file that is going on.
+#[derive(Debug)]
+#[must_use = "the cut is over when it is dropped"]
+pub(crate) struct Cutting<'m>(&'m Marks);
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        // Behind the marks, which are lowered by then. Pairs with the load in `cutting`.
+        self.0.cutting.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Marks {
@@ -29,6 +43,7 @@ impl Marks {
             durable: AtomicU64::new(0),
             fenced: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
+            cutting: AtomicU64::new(0),
             first: Mutex::new(None),
         }
     }
@@ -104,6 +119,20 @@ impl Marks {
     pub(crate) fn cuts(&self) -> u64 {
         // Pairs with the addition in `cut`.
         self.cuts.load(Ordering::Acquire)
+    }
+
+    /// The file is being cut, until the result is dropped. One at a time.
+    pub(crate) fn begin_cutting(&self) -> Cutting<'_> {
+        // Before the file is touched, and in one order with it: who read a byte that the cut has changed finds this number.
+        // Pairs with the load in `cutting`.
+        self.cutting.fetch_add(1, Ordering::SeqCst);
+        Cutting(self)
+    }
+
+    /// A number that is odd while the file is being cut, and another one afterwards.
+    pub(crate) fn cutting(&self) -> u64 {
+        // Pairs with the additions in `begin_cutting` and at its end.
+        self.cutting.load(Ordering::SeqCst)
     }
 
     /// Sets the fence, unless it is set, and gives the error back as the operation's own.

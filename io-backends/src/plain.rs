@@ -130,7 +130,7 @@ impl Appender for PlainAppender {
                 Ok(writer.accepted)
             }
         };
-        read_accepted(&self.marks, into, at, read, missing)
+        read_accepted(&self.marks, into, at, read, missing, || drop(self.writer.lock()))
     }
 
     fn flush(&self) -> Result<u64, IoError> {
@@ -149,11 +149,13 @@ impl Appender for PlainAppender {
         if len > writer.accepted {
             return Err(truncate_beyond(&*self.file, len, writer.accepted));
         }
+        let cutting = self.marks.begin_cutting();
         self.cut_or_fence(&mut writer, "truncate", len)?;
         writer.accepted = len;
         writer.behind = writer.behind.min(len);
         synced.durable = synced.durable.min(len);
         self.marks.cut(len, len, synced.durable);
+        drop(cutting);
         drop((writer, synced));
         self.committer.disturb();
         Ok(())

@@ -439,7 +439,7 @@ impl Appender for QueuedAppender {
                 Ok(writer.accepted)
             }
         };
-        read_accepted(&self.marks, into, at, read, missing)
+        read_accepted(&self.marks, into, at, read, missing, || drop(self.writer.lock()))
     }
 
     fn flush(&self) -> Result<u64, IoError> {
@@ -466,6 +466,7 @@ impl Appender for QueuedAppender {
             }
             result => result.map(|()| len)?,
         };
+        let cutting = self.marks.begin_cutting();
         let cut = self.cut_file(&mut writer, kept);
         self.or_fence("truncate", cut)?;
         // No space is taken below what is still to be written.
@@ -479,6 +480,7 @@ impl Appender for QueuedAppender {
         synced.durable = synced.durable.min(kept);
         self.tail.write().cut(len);
         self.marks.cut(len, kept, synced.durable);
+        drop(cutting);
         drop((writer, synced));
         self.committer.disturb();
         Ok(())

@@ -622,6 +622,48 @@ fn a_read_beside_a_truncation_and_an_append_is_of_one_of_them() {
     });
 }
 
+/// A file of which a cut sets the bytes to zero before it takes them away, as the kernel does with those of a page.
+#[derive(Debug)]
+struct ZeroedFirst(Arc<dyn RawFile>);
+
+impl RawFile for ZeroedFirst {
+    forward_to!(0);
+
+    fn align(&self) -> Align {
+        self.0.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        self.0.caps()
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if let Op::SetLen { len } = op {
+            let data = Bytes::from_static(&[0; 2]).into();
+            self.0.submit(Op::Write { at: len, data, through: Through::No }).wait().result.unwrap();
+        }
+        self.0.submit(op)
+    }
+}
+
+/// A read beside a cut gives none of the zeros that are there in the midst of it.
+#[test]
+fn a_read_beside_a_truncation_gives_no_zeros() {
+    model(["abcde", "abc"].map(String::from), || {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let log = appender(Arc::new(ZeroedFirst(file)), 0).unwrap();
+        append(&*log, b"abcde");
+        let cutter = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || log.truncate(3).unwrap())
+        };
+        let mut bytes = [0; 8];
+        let count = log.read_at(&mut bytes, 0).unwrap();
+        cutter.join().unwrap();
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    });
+}
+
 /// A cut of a file below an overlay is kept though another handle's write has the file copied meanwhile.
 #[test]
 fn an_overlay_keeps_a_cut_beside_a_copy() {
