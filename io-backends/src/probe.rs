@@ -58,7 +58,8 @@ impl From<Unavailable> for io::Error {
 /// The error where there are no direct writes.
 pub(crate) fn no_direct(probe: &'static str, source: Option<io::Error>) -> io::Error {
     let errno = source.and_then(|error| error.raw_os_error());
-    let remedy = "it takes Linux 6.1 and a directory on a file system with direct I/O, as ext4 and xfs, or a backend without +direct";
+    let remedy = "it takes Linux 6.1 and a directory on a file system with direct I/O, as ext4 and xfs, or a backend \
+                  without +direct";
     Unavailable { what: "direct", probe, errno, remedy }.into()
 }
 

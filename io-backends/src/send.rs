@@ -54,8 +54,9 @@ impl dyn Appender {
 /// Source: sendfile(2); Kafka `FileRecords.writeTo`.
 pub fn send(file: &dyn RawFile, socket: BorrowedFd<'_>, range: Range<u64>) -> Result<u64, IoError> {
     let result = match file.as_fd() {
-        Some(from) => by_kernel(from, socket, range.clone(), file),
-        None => copy(socket, range.clone(), |into, at| file.read_at(into, at)),
+        #[cfg(target_os = "linux")]
+        Some(from) => by_kernel(file, from, socket, range.clone()),
+        _ => copy(socket, range.clone(), |into, at| file.read_at(into, at)),
     };
     result.map_err(|error| error.on(file, range))
 }
@@ -85,10 +86,10 @@ impl Stopped {
 
 #[cfg(target_os = "linux")]
 fn by_kernel(
+    file: &dyn RawFile,
     from: BorrowedFd<'_>,
     socket: BorrowedFd<'_>,
     range: Range<u64>,
-    file: &dyn RawFile,
 ) -> Result<u64, Stopped> {
     /// What one call takes at most: 2 GiB less a page.
     const MOST: u64 = 2_147_479_552;
@@ -108,16 +109,6 @@ fn by_kernel(
         }
     }
     Ok(at - range.start)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn by_kernel(
-    _from: BorrowedFd<'_>,
-    socket: BorrowedFd<'_>,
-    range: Range<u64>,
-    file: &dyn RawFile,
-) -> Result<u64, Stopped> {
-    copy(socket, range, |into, at| file.read_at(into, at))
 }
 
 /// Through memory of this process.
