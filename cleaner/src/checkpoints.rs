@@ -10,14 +10,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kseg_format::checkpoint_files::CLEANER_OFFSETS;
 use kseg_format::{CheckpointError, Offset};
 use kseg_io_backends::Backend;
 use kseg_log::{OffsetCheckpoint, TopicPartition};
 
 use crate::error::{Error, Result};
-
-/// Name of the file.
-pub(crate) const NAME: &str = "cleaner-offset-checkpoint";
 
 type Offsets = BTreeMap<TopicPartition, Offset>;
 
@@ -38,7 +36,7 @@ impl Checkpoints {
         if self.dirs.contains_key(dir) {
             return Ok(());
         }
-        let mut file = OffsetCheckpoint::new(dir.join(NAME));
+        let mut file = OffsetCheckpoint::new(dir.join(CLEANER_OFFSETS));
         let names = self.backend.names();
         match names.stat(file.path())? {
             None => file.write(names, []).map_err(own)?,
@@ -83,7 +81,7 @@ impl Checkpoints {
 
     /// Takes a partition's line out of the file of a directory, whether or not that one was taken in.
     pub(crate) fn remove(&mut self, dir: &Path, partition: &TopicPartition) -> Result<()> {
-        let mut other = OffsetCheckpoint::new(dir.join(NAME));
+        let mut other = OffsetCheckpoint::new(dir.join(CLEANER_OFFSETS));
         let file = self.dirs.get_mut(dir).unwrap_or(&mut other);
         file.set(self.backend.names(), partition, None).map_err(own)
     }

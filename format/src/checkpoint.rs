@@ -22,6 +22,22 @@ use std::str::FromStr;
 
 use crate::number::{LeaderEpoch, Offset};
 
+/// The names of the checkpoint files.
+///
+/// Source: Kafka `LogManager`, `ReplicaManager`, `LogCleanerManager`, `LeaderEpochCheckpointFile`.
+pub mod checkpoint_files {
+    /// In a data directory: up to where each log is durable.
+    pub const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+    /// In a data directory: where each log begins.
+    pub const LOG_STARTS: &str = "log-start-offset-checkpoint";
+    /// In a data directory: each log's high watermark.
+    pub const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+    /// In a data directory: up to where each log has been compacted.
+    pub const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
+    /// In a partition's folder: where each leader epoch begins.
+    pub const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
+}
+
 /// One partition of a topic. Shown as `topic-partition`.
 #[allow(clippy::exhaustive_structs, reason = "a partition is this pair")]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

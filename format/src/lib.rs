@@ -72,7 +72,8 @@ pub use batch::mutate::BatchMut;
 pub use batch::{Attributes, Batch, CheckedBatch};
 pub use batches::Batches;
 pub use checkpoint::{
-    CheckpointError, EpochEntry, TopicPartition, parse_epochs, parse_offsets, print_epochs, print_offsets,
+    CheckpointError, EpochEntry, TopicPartition, checkpoint_files, parse_epochs, parse_offsets, print_epochs,
+    print_offsets,
 };
 pub use codec::{Codec, Magic, TimestampType, UnknownCodecName};
 pub use control::{ControlKey, ControlType, EndTransactionMarker};

@@ -35,6 +35,13 @@ pub struct SnapshotEntry {
     pub transaction_start: Option<Offset>,
 }
 
+impl SnapshotEntry {
+    /// Where the entry at `index` begins in a snapshot, in bytes.
+    pub const fn position(index: usize) -> usize {
+        HEADER_LEN + index * ENTRY_LEN
+    }
+}
+
 /// What a snapshot tells of a producer's last batch of data.
 #[allow(clippy::exhaustive_structs, reason = "an entry of version 1 has these fields")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,6 +39,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kseg_format::checkpoint_files::{CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use kseg_format::{
     CheckpointError, CleanShutdown, MetaProperties, Offset, PartitionMetadata, TopicPartition, Uuid,
 };
@@ -64,11 +65,6 @@ use crate::topics::{TOPICS, Topics};
 use crate::trouble::Troubles;
 
 const LOCK: &str = ".lock";
-const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
-pub(crate) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
-pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
-pub(crate) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
-const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
 
 const MARKER_SIZE_MAX: u64 = 64 * 1024;
 
@@ -89,7 +85,8 @@ pub struct LogDirOptions {
     pub producer_expiration_check_ms: u64,
     /// Whether a client's transaction may begin only once it has been verified; see [`OpenOptions`].
     pub verify_transactions: bool,
-    /// Threads that close the logs of a directory at an orderly stop (`num.recovery.threads.per.data.dir`). Default: 2; 0 is taken for 1.
+    /// Threads that close the logs of a directory at an orderly stop (`num.recovery.threads.per.data.dir`). Default: 2; 0 is
+    /// taken for 1.
     pub shutdown_threads: usize,
 }
 
@@ -265,7 +262,7 @@ impl LogDir {
             std::io::ErrorKind::WouldBlock => Error::Locked { path: lock_path.clone() },
             _ => Error::Io(e),
         })?;
-        let marker_path = path.join(CLEAN_MARKER);
+        let marker_path = path.join(CleanShutdown::FILE_NAME);
         let marker = names.read(&marker_path, MARKER_SIZE_MAX)?;
         let clean = marker.is_some() || !has_partitions(&*options.backend, path)?;
         let mut checkpoints = Checkpoints::of(path);
@@ -486,7 +483,7 @@ impl Prepared {
         dir.unknown = unknown_names(&*dir.options.backend, &dir.path)?;
         let folders = dir.folders()?;
         // From here on only an orderly stop makes the directory clean again.
-        if dir.options.backend.names().remove(&dir.path.join(CLEAN_MARKER))? {
+        if dir.options.backend.names().remove(&dir.path.join(CleanShutdown::FILE_NAME))? {
             dir.options.backend.names().sync_dir(&dir.path)?;
         }
         let path = dir.path.display();
@@ -600,7 +597,7 @@ impl DirInner {
             || Ok::<_, Error>(self.partitions()?.iter().all(|p| logs.iter().any(|(q, _)| p == q)));
         let names = self.options.backend.names();
         if self.clean || all_opened()? {
-            names.write(&self.path.join(CLEAN_MARKER), &self.marker.to_bytes(), true)?;
+            names.write(&self.path.join(CleanShutdown::FILE_NAME), &self.marker.to_bytes(), true)?;
             names.sync_dir(&self.path)?;
             report.clean = true;
         }
@@ -964,7 +961,7 @@ const CHECKPOINTS: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CL
 fn is_ours(name: &str) -> bool {
     let others = [
         LOCK,
-        CLEAN_MARKER,
+        CleanShutdown::FILE_NAME,
         TOPICS,
         MetaProperties::FILE_NAME,
         "bootstrap.checkpoint",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kseg_format::checkpoint_files::LEADER_EPOCHS;
 use kseg_format::{LeaderEpoch, Offset, TopicPartition, print_epochs};
 use kseg_io_backends::{Backend, Held};
 use kseg_segment::{FileKind, Segment, SegmentConfig, Suffix, file_name};
@@ -27,9 +28,6 @@ use crate::scheduler::{Scheduler, Task};
 use crate::segments::Segments;
 use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering, RwLock};
 use crate::trouble::{Trouble, Troubles};
-
-/// Name of the file that holds a partition's leader epochs.
-pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";
 
 /// A partition log: segments with ascending base offsets, of which the last one takes the appends.
 ///
@@ -303,7 +301,7 @@ impl Inner {
     pub(crate) fn write_epochs(&self) -> Result<()> {
         let _one_at_a_time = self.epoch_file.lock();
         let text = print_epochs(self.epochs.read().entries());
-        self.backend.names().replace(&self.dir.join(EPOCH_FILE), &text)?;
+        self.backend.names().replace(&self.dir.join(LEADER_EPOCHS), &text)?;
         Ok(())
     }
 

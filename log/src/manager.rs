@@ -23,8 +23,8 @@ use crate::topics::{TOPICS, Topic, TopicProblem, new_id, problem};
 
 /// The data directories of one node.
 ///
-/// Each knows all topics that any of them has in its list; where they say different things of one, the first given is right. A partition lies in one of them: the one that has its folder, else
-/// the one with the fewest partitions. A directory that cannot be opened, or fails later, is out of service; the others go on.
+/// Each knows all topics that any of them has in its list; where they say different things of one, the first given is right. A
+/// partition lies in one of them: the one that has its folder, else the one with the fewest partitions. A directory that cannot be opened, or fails later, is out of service; the others go on.
 /// While one is, no partition is made that might lie there.
 ///
 /// Source: Kafka `LogManager`.
@@ -486,8 +486,8 @@ impl LogManager {
         Ok(metrics)
     }
 
-    /// Stops all directories in an orderly way, at the same time, whatever becomes of the others; the reports are in the order of the
-    /// directories that could be opened. Calls are refused from then on, as [`LogDir::shutdown`] says.
+    /// Stops all directories in an orderly way, at the same time, whatever becomes of the others; the reports are in the order
+    /// of the directories that could be opened. Calls are refused from then on, as [`LogDir::shutdown`] says.
     pub fn shutdown(&self) -> Vec<(PathBuf, Result<ShutdownReport>)> {
         let opened: Vec<_> =
             self.dirs.iter().filter_map(|place| place.dir.as_ref().ok()).enumerate().collect();

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kseg_format::checkpoint_files::LEADER_EPOCHS;
 use kseg_format::{Offset, parse_epochs};
 use kseg_io_backends::{Backend, Kind, OpenHow};
 use kseg_segment::FileKind;
@@ -27,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::fence::Fence;
 use crate::health::Health;
 use crate::leader_epoch::{FileWrite, LeaderEpochCache};
-use crate::log::{Deferred, DirLock, EPOCH_FILE, Hold, Inner, Log, Writer, batch_size_max};
+use crate::log::{Deferred, DirLock, Hold, Inner, Log, Writer, batch_size_max};
 use crate::marks::{Mark, Marks, Place};
 use crate::observer::Observer;
 use crate::producers::{EXPIRATION_CHECK_MS, EXPIRATION_MS, no_producers};
@@ -227,7 +228,7 @@ impl Log {
 fn read_epochs(backend: &dyn Backend, dir: &Path) -> Result<LeaderEpochCache> {
     /// An epoch takes a line of at most 32 bytes; a longer file is not one of ours.
     const LIMIT: u64 = 64 * 1024 * 1024;
-    let path = dir.join(EPOCH_FILE);
+    let path = dir.join(LEADER_EPOCHS);
     let Some(bytes) = backend.names().read(&path, LIMIT)? else {
         backend.open(&path, OpenHow::CreateNew)?;
         return Ok(LeaderEpochCache::new());

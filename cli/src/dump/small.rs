@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use kseg_format::checkpoint_files::{
+    CLEANER_OFFSETS, HIGH_WATERMARKS, LEADER_EPOCHS, LOG_STARTS, RECOVERY_POINTS,
+};
 use kseg_format::{
-    CleanShutdown, MetaProperties, Offset, PartitionMetadata, SnapshotError, Timestamp, decode_snapshot,
-    parse_epochs, parse_offsets,
+    CleanShutdown, MetaProperties, Offset, PartitionMetadata, SnapshotEntry, SnapshotError, Timestamp,
+    decode_snapshot, parse_epochs, parse_offsets,
 };
 
 use super::problem::Problem;
@@ -14,10 +17,6 @@ use crate::read::PreadFile;
 
 /// A file that is longer is none of these.
 const SIZE_MAX: u64 = i32::MAX as u64;
-
-/// Where the first entry of a producer snapshot stands, and the bytes of one.
-const FIRST_PRODUCER: u64 = 10;
-const PRODUCER: usize = 46;
 
 /// A kind of small file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +34,8 @@ impl Small {
     pub(super) fn of(name: &str) -> Option<Small> {
         let name = [".tmp", ".damaged"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
         Some(match name {
-            "leader-epoch-checkpoint" => Small::LeaderEpochs,
-            "recovery-point-offset-checkpoint"
-            | "log-start-offset-checkpoint"
-            | "replication-offset-checkpoint"
-            | "cleaner-offset-checkpoint" => Small::Offsets,
+            LEADER_EPOCHS => Small::LeaderEpochs,
+            RECOVERY_POINTS | LOG_STARTS | HIGH_WATERMARKS | CLEANER_OFFSETS => Small::Offsets,
             PartitionMetadata::FILE_NAME => Small::PartitionMetadata,
             MetaProperties::FILE_NAME => Small::MetaProperties,
             CleanShutdown::FILE_NAME => Small::CleanShutdown,
@@ -107,7 +103,8 @@ pub(super) fn dump_snapshot(path: &Path, end: Option<Offset>, report: &mut Repor
             Vec::new()
         }
     };
-    for (at, producer) in (FIRST_PRODUCER..).step_by(PRODUCER).zip(&producers) {
+    for (index, producer) in producers.iter().enumerate() {
+        let place = Place::Byte(SnapshotEntry::position(index) as u64);
         let batch = producer.last_batch;
         let last = batch.map(|batch| batch.last_offset.get());
         let base = batch.map(|batch| batch.last_offset.get().wrapping_sub(batch.offset_delta.into()));
@@ -131,7 +128,7 @@ pub(super) fn dump_snapshot(path: &Path, end: Option<Offset>, report: &mut Repor
             report.finding(Finding {
                 problem: Problem::SnapshotOffset,
                 path,
-                place: Place::Byte(at),
+                place,
                 offset: Some(offset),
                 expected: format!("offsets of producer {} below {end}", producer.producer_id),
                 found: offset.to_string(),

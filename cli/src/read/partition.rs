@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kseg_format::Offset;
+use kseg_format::checkpoint_files::LOG_STARTS;
 use kseg_format::parse_offsets;
 use kseg_log::parse_dir_name;
 use kseg_segment::{FileKind, Suffix, parse_file_name};
@@ -12,9 +13,6 @@ use kseg_segment::{FileKind, Suffix, parse_file_name};
 use crate::data_dir::{self, Access};
 use crate::error::{Error, Result};
 use crate::tell::tell;
-
-/// The checkpoint of log start offsets in a data directory.
-const LOG_STARTS: &str = "log-start-offset-checkpoint";
 
 /// A partition's directory, of which nothing is kept but the path.
 #[derive(Debug)]

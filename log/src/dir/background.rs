@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{DirInner, HIGH_WATERMARKS, LOG_STARTS, LogDir, RECOVERY_POINTS};
+use kseg_format::checkpoint_files::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
+
+use super::{DirInner, LogDir};
 use crate::config::BrokerConfig;
 use crate::error::Result;
 use crate::trouble::Trouble;

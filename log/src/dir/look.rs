@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use kseg_format::PartitionMetadata;
+use kseg_format::checkpoint_files::LEADER_EPOCHS;
 use kseg_io_backends::{Backend, Entry, Kind};
 use kseg_segment::{FileKind, parse_file_name};
 
 use super::{LogDir, is_ours};
 use crate::error::Result;
-use crate::log::EPOCH_FILE;
 use crate::topic::{check_topic_name, parse_dir_name};
 
 /// What there is at a path that is to be a data directory.
@@ -70,7 +70,7 @@ pub(super) fn holds_log(entries: &[Entry]) -> bool {
     entries.iter().filter(|entry| entry.kind == Kind::File).filter_map(|entry| entry.name.to_str()).any(
         |name| {
             name == PartitionMetadata::FILE_NAME
-                || name == EPOCH_FILE
+                || name == LEADER_EPOCHS
                 || parse_file_name(name).is_some_and(|name| name.kind == FileKind::Log)
         },
     )

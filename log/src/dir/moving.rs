@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use kseg_format::checkpoint_files::{HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
 use kseg_format::{Offset, TopicPartition, Uuid};
 use tracing::info;
 
-use super::{DirInner, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS};
+use super::DirInner;
 use crate::config::LogConfig;
 use crate::error::{Error, Result};
 use crate::log::Log;

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
+use kseg_format::checkpoint_files::{LOG_STARTS, RECOVERY_POINTS};
 use kseg_format::{PartitionMetadata, TopicPartition, Uuid};
 use kseg_io_backends::Kind;
 
-use super::{DirInner, LOG_STARTS, LogDir, RECOVERY_POINTS, check_partition};
+use super::{DirInner, LogDir, check_partition};
 use tracing::{info, warn};
 
 use crate::error::{Error, Result};

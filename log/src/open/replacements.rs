@@ -1,13 +1,13 @@
 //! What interrupted deletions, compactions, swaps and splits left in the directory is finished or undone.
 
-use kseg_format::Offset;
+use kseg_format::checkpoint_files::LEADER_EPOCHS;
+use kseg_format::{Offset, PartitionMetadata};
 use kseg_io_backends::{Kind, OpenHow};
 use kseg_segment::{FileKind, FileName, Headers, Suffix, file_name, parse_file_name};
 
 use super::Loading;
 use crate::cleaning::{SwapList, parse_list_name};
 use crate::error::Result;
-use crate::log::EPOCH_FILE;
 
 impl Loading<'_> {
     /// The regular files of the directory, taken apart; names that are none of ours, and folders, are noted once.
@@ -22,7 +22,7 @@ impl Loading<'_> {
             match parse_file_name(name) {
                 Some(parsed) => files.push((name.to_string(), parsed, entry.len)),
                 // The epochs are in the file that it was to replace.
-                None if name.strip_suffix(".tmp") == Some(EPOCH_FILE) => self.remove(name)?,
+                None if name.strip_suffix(".tmp") == Some(LEADER_EPOCHS) => self.remove(name)?,
                 None if is_kept_beside(name) || parse_list_name(name).is_some() => {}
                 None => unknown.push(self.path(name)),
             }
@@ -174,7 +174,10 @@ impl Loading<'_> {
 /// Files of a partition directory that are no segment's: checkpoints, their leftovers, and what was kept aside.
 fn is_kept_beside(name: &str) -> bool {
     let base = name.strip_suffix(".tmp").unwrap_or(name);
-    base == EPOCH_FILE || base == "partition.metadata" || name.ends_with(".checkpoint") || is_cut(name)
+    base == LEADER_EPOCHS
+        || base == PartitionMetadata::FILE_NAME
+        || name.ends_with(".checkpoint")
+        || is_cut(name)
 }
 
 /// A name for what was kept aside ([`Cut::kept`], [`Segment::set_aside`]).
