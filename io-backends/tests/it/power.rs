@@ -287,8 +287,9 @@ fn iob_11_what_a_flush_answered_for_is_there_however_the_file_is_appended_to() {
         lived.unwrap();
         assert_eq!(seen, writes, "{what}");
         for cut in 0..=calls {
-            let (lived, durable, _, _, disk) = live(Some(cut));
-            assert!(lived.is_err() || cut == calls, "{what}: cut at {cut}, and nobody noticed");
+            let (lived, durable, made, _, disk) = live(Some(cut));
+            // Which of the zeros ahead the background writes is chance, and so is how many calls there are.
+            assert!(lived.is_err() || made <= cut, "{what}: cut at {cut} of {made}, and nobody noticed");
             for loss in losses().take(28) {
                 let found = contents(&disk.after(loss), FILE).unwrap();
                 let what = format!("{what}: cut at {cut}, {loss:?}");
