@@ -99,9 +99,11 @@ impl Appender for PlainAppender {
         let start = writer.accepted;
         let size = data.len();
         let end = end_of(&*self.file, start, size)?;
-        writer.reserved.reach(&self.file, end).map_err(|error| match error.verdict() {
-            Verdict::NoSpace | Verdict::Misuse => error.with_range(start, size),
-            _ => self.marks.fence("append", &self.file.path(), error),
+        writer.reserved.reach(&self.file, end, || self.marks.durable()).map_err(|error| {
+            match error.verdict() {
+                Verdict::NoSpace | Verdict::Misuse => error.with_range(start, size),
+                _ => self.marks.fence("append", &self.file.path(), error),
+            }
         })?;
         let through = if self.plan.through { Through::Data } else { Through::No };
         match write_through(&*self.file, start, data, through) {

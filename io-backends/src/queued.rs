@@ -381,8 +381,11 @@ impl Appender for QueuedAppender {
         let past_tail = self.goes_past_tail(&writer, size);
         if !(past_tail && matches!(self.plan.space, Space::Queued(_))) {
             let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
-            let reached =
-                writer.reserved.reach(&self.file, reach).map_err(|error| error.with_range(start, size));
+            let durable = || self.marks.durable();
+            let reached = writer
+                .reserved
+                .reach(&self.file, reach, durable)
+                .map_err(|error| error.with_range(start, size));
             self.unless_full("append", reached)?;
         }
         writer.appends += 1;

@@ -15,12 +15,18 @@ use crate::op::{Op, Reserve};
 use crate::plan::Space;
 use crate::sync::{Condvar, Mutex, in_background};
 
+/// [`Space::Grown`]: a step is this part of what the file holds, and none is taken for less than so many bytes.
+const GROWN_PART: u64 = 8;
+const GROWN_LEAST: u64 = 1 << 20;
+
 /// Keeps the taken space ahead of what is appended. Used under the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     space: Space,
     /// Up to here space is taken.
     end: u64,
+    /// Whatever ends up to here takes none.
+    idle: u64,
     /// The length went ahead with it.
     extended: bool,
     /// Blocks up to here may have been taken that the length does not tell of; 0 for none.
@@ -58,11 +64,12 @@ impl Reserved {
         let space = match space {
             Space::None => Space::None,
             Space::Blocks(step) => Space::Blocks(whole(step)),
+            Space::Grown(most) => Space::Grown(whole(most)),
             Space::Queued(step) => Space::Queued(whole(step)),
             Space::Ahead(step) => Space::Ahead(whole(step)),
             Space::Zeroed(step) => Space::Zeroed(whole(step)),
         };
-        Self { space, end, extended: false, blocks: 0, flushed: end, often: false, coming: None }
+        Self { space, end, idle: 0, extended: false, blocks: 0, flushed: end, often: false, coming: None }
     }
 
     /// Whether the file may be longer than its contents until it is sealed.
@@ -81,18 +88,56 @@ impl Reserved {
         self.blocks > len
     }
 
-    /// Takes space, if need be, so that it reaches `end`.
+    /// Takes space, if need be, so that it reaches `end`, in a file that is `durable` up to there.
     ///
     /// # Errors
     /// There is no space: nothing changed. A file system that takes none ahead is not an error; it is not asked again.
     #[inline]
-    pub(crate) fn reach(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
-        if matches!(self.space, Space::None) { Ok(()) } else { self.reach_ahead(file, end) }
+    pub(crate) fn reach(
+        &mut self,
+        file: &Arc<dyn RawFile>,
+        end: u64,
+        durable: impl FnOnce() -> u64,
+    ) -> Result<(), IoError> {
+        match self.space {
+            Space::None => Ok(()),
+            Space::Grown(_) if end <= self.idle => Ok(()),
+            Space::Grown(most) => self.grow(file, end, u64::from(most), durable()),
+            _ => self.reach_ahead(file, end),
+        }
+    }
+
+    /// [`Space::Grown`]: what is taken is not needed, only welcome.
+    #[cold]
+    fn grow(&mut self, file: &Arc<dyn RawFile>, end: u64, most: u64, durable: u64) -> Result<(), IoError> {
+        let step = (end / GROWN_PART).min(most);
+        let least = GROWN_LEAST.min(most);
+        if step < least {
+            self.idle = least * GROWN_PART;
+            return Ok(());
+        }
+        // Where flushes are frequent none is taken: a sync has less to do where the file system has not promised blocks.
+        let far = end.saturating_add(step).min(crate::appender::LEN_MAX);
+        let (from, flushed) = (self.end, durable.saturating_add(step) > end);
+        (self.idle, self.end) = (far, if flushed { end } else { far });
+        if flushed {
+            return Ok(());
+        }
+        self.blocks = self.blocks.max(far);
+        match take(&**file, from..far, Reserve::Blocks) {
+            Err(error)
+                if matches!(error.verdict(), Verdict::NoSpace | Verdict::Misuse | Verdict::Unsupported) =>
+            {
+                self.space = Space::None;
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     fn reach_ahead(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
         let (step, how) = match self.space {
-            Space::None => return Ok(()),
+            Space::None | Space::Grown(_) => return Ok(()),
             // Each flush that cuts the file gives back what was taken: where they are frequent, taking it costs more than
             // it brings.
             Space::Blocks(step) | Space::Ahead(step)
@@ -209,7 +254,7 @@ impl Reserved {
 
     /// The file was cut to `len`, and with it what was taken behind. No step is coming.
     pub(crate) fn cut(&mut self, len: u64) {
-        self.end = len;
+        (self.end, self.idle) = (len, 0);
         self.flushed = self.flushed.min(len);
         (self.extended, self.blocks) = (false, 0);
     }

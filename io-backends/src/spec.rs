@@ -225,7 +225,9 @@ impl BackendSpec {
                 tail: 1 << 20,
                 ..AppendPlan::PLAIN
             },
-            (_, false) => AppendPlan::PLAIN,
+            // Nothing is known of what blocks that are there bring to writes that are each on their way to the device at once.
+            (_, false) if dsync == Some(true) || self.cache == Cache::DontCache => AppendPlan::PLAIN,
+            (_, false) => AppendPlan::CACHED,
         };
         let space = match (preallocate, zeroed) {
             (_, Some(step)) => Space::Zeroed(step),

@@ -25,7 +25,7 @@ use crate::error::{IoError, Verdict};
 use crate::inode::Inode;
 use crate::map::{Kept, MappedRegion};
 use crate::op::{Advice, Done, Gather, Op, Reserve, Through};
-use crate::plan::AppendPlan;
+use crate::plan::{AppendPlan, Space};
 use crate::probe;
 use crate::std_names::StdNames;
 use crate::sync::real;
@@ -63,7 +63,8 @@ impl StdBackend {
     /// The engine as it is by default: through the page cache, without options. It has no state of its own: any
     /// number of them are the same. See [`BackendSpec`](crate::BackendSpec) for the others.
     pub fn new() -> Self {
-        Self::with("std".to_owned(), FileModes::default())
+        let modes = FileModes { plan: AppendPlan::CACHED, ..FileModes::default() };
+        Self::with("std".to_owned(), modes)
     }
 
     pub(crate) fn with(name: String, modes: FileModes) -> Self {
@@ -125,7 +126,7 @@ impl StdFile {
     }
 
     /// What was opened as `path`.
-    fn of(file: File, path: &Path, how: OpenHow, modes: FileModes) -> io::Result<Self> {
+    fn of(file: File, path: &Path, how: OpenHow, mut modes: FileModes) -> io::Result<Self> {
         let writable = how != OpenHow::Read;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
@@ -135,6 +136,10 @@ impl StdFile {
         let direct = if modes.direct && writable { Some(Direct::of(&file, path)?) } else { None };
         if modes.dont_cache && writable {
             probe::dont_cache(&file)?;
+        }
+        if matches!(modes.plan.space, Space::Grown(_)) && !(writable && probe::gains_from_blocks_ahead(&file))
+        {
+            modes.plan.space = Space::None;
         }
         let file = Arc::new(file);
         Ok(StdFile { file, direct, path: path.into(), inode, kept: Kept::default(), writable, modes })

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_io_backends::{OpenHow, appender, open};
+use kseg_io_backends::{Appender, Backend, OpenHow, appender, open};
 
 use crate::places;
 
 /// Bytes that the file system has given to a file.
-fn taken(path: &std::path::Path) -> u64 {
+fn taken(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
@@ -37,6 +39,100 @@ fn space_that_was_taken_and_not_used_goes_back_when_a_file_is_sealed_or_let_go_o
                 assert!(left < 140_000, "{what}: {left} of {ahead}");
             }
         }
+    }
+}
+
+/// A file of 20 MiB, appended to by 64 KiB and flushed after each `flushed` of them.
+fn appended(backend: &dyn Backend, path: &Path, flushed: usize) -> Arc<dyn Appender> {
+    let log = appender(backend.open(path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+    for index in 1..=320 {
+        log.append(Bytes::from(vec![1; 64 << 10]).into()).unwrap();
+        if index % flushed == 0 {
+            log.flush().unwrap();
+        }
+    }
+    log
+}
+
+#[test]
+fn space_ahead_is_a_part_of_what_the_file_holds_and_none_where_flushes_are_frequent() {
+    const LEN: u64 = 20 << 20;
+    let Some(disk) = places::on_loop("ext4", 512, 320 << 20) else { return };
+    let path = disk.path().join("0.log");
+    // Extents have a block of their own at times.
+    let bare = LEN..LEN + (64 << 10);
+    for (spec, flushed, ahead) in [
+        ("std", 1000, true),
+        // Sixteen steps between two flushes are 1 MiB; a step is more than that, from 8 MiB on.
+        ("std", 16, false),
+        ("std", 1, false),
+        ("std,preallocate=0", 1000, false),
+        ("std,dsync=on", 1000, false),
+        ("std+dontcache", 1000, false),
+    ] {
+        let what = format!("{spec}, flushed after {flushed}");
+        let Some(backend) = places::backend(spec, disk.path()) else { continue };
+        let log = appended(&*backend, &path, flushed);
+        assert_eq!(fs::metadata(&path).unwrap().len(), LEN, "{what}");
+        log.flush().unwrap();
+        let held = taken(&path);
+        if ahead {
+            assert!(held > LEN + (256 << 10) && held <= LEN + LEN / 8 + (64 << 10), "{what}: {held}");
+        } else {
+            assert!(bare.contains(&held), "{what}: {held}");
+        }
+        // Cut, it holds what it has; and goes on taking where it is.
+        log.truncate(LEN / 2).unwrap();
+        assert!(taken(&path) <= LEN / 2 + (64 << 10), "{what}");
+        for _ in 0..160 {
+            log.append(Bytes::from(vec![2; 64 << 10]).into()).unwrap();
+        }
+        log.seal().unwrap();
+        log.flush().unwrap();
+        assert!(bare.contains(&taken(&path)), "{what}: {} when sealed", taken(&path));
+        drop(log);
+        fs::remove_file(&path).unwrap();
+    }
+    // Let go of without being sealed.
+    drop(appended(&*open("std").unwrap(), &path, 1000));
+    fs::File::open(&path).unwrap().sync_all().unwrap();
+    assert!(bare.contains(&taken(&path)), "{} when closed", taken(&path));
+}
+
+#[test]
+fn no_space_is_taken_ahead_where_it_would_be_memory() {
+    let Some(dir) = places::on_tmpfs() else { return };
+    let path = dir.path().join("0.log");
+    let log = appended(&*open("std").unwrap(), &path, 1000);
+    assert_eq!(taken(&path), log.marks().accepted());
+}
+
+#[test]
+#[cfg(feature = "testing")]
+fn iob_10_space_that_is_only_welcome_and_not_there_refuses_no_append() {
+    use kseg_io_backends::{Call, Fault, Faulty, Verdict};
+
+    let Some(disk) = places::on_loop("ext4", 512, 320 << 20) else { return };
+    for (errno, fails) in [(Fault::ENOSPC, false), (Fault::EIO, true)] {
+        let path = disk.path().join(format!("{errno}.log"));
+        let faulty = Faulty::new(open("std").unwrap());
+        faulty.inject(Fault::on(Call::Reserve).error(errno));
+        let log = appender(faulty.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+        let append = || log.append(Bytes::from(vec![3; 1 << 20]).into());
+        for _ in 0..8 {
+            append().unwrap();
+        }
+        if fails {
+            let error = append().unwrap_err();
+            assert_eq!(error.verdict(), Verdict::Damaged, "{error}");
+            assert!(log.marks().fenced());
+        } else {
+            for _ in 8..20 {
+                append().unwrap();
+            }
+            assert_eq!(log.flush().unwrap(), 20 << 20);
+        }
+        assert_eq!(faulty.fired(), 1, "{errno}");
     }
 }
 
