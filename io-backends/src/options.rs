@@ -27,7 +27,7 @@ pub struct Options {
     /// `tail`: bytes that stay in memory for readers beside the writer. 0 to 1024m. Default: 1m; with `direct`.
     pub tail: Option<u32>,
     /// `preallocate`: blocks are taken ahead in steps of so many bytes; the file's length stays exact. 0 for none. At
-    /// most 1024m. Default: `std` on ext4 takes an eighth of what the file holds, from 8 MiB on and at most 16m, while no flush
+    /// most 1024m. Default: `std` on ext4 takes a quarter of what the file holds, from 8 MiB on and at most 16m, while no flush
     /// comes within such a step; writes there go faster into blocks that they find. `uring` takes 1m, for what is not written at
     /// once. With `direct` it is 16m, by which the length goes ahead between two flushes; where flushes come often, and each cuts
     /// the file, none are taken. Else none. What is not used goes back when the file is sealed or closed.

@@ -10,7 +10,7 @@ pub enum Space {
     None,
     /// Blocks, in steps; the length of the file stays exact. A full disk is noticed before an append is accepted.
     Blocks(u32),
-    /// Blocks, in steps of an eighth of what the file holds and at most so many bytes, from 8 MiB on and while no flush comes
+    /// Blocks, in steps of a quarter of what the file holds and at most so many bytes, from 8 MiB on and while no flush comes
     /// within a step; the length stays exact. Writes go faster into blocks that are there. None are needed: a full disk is
     /// noticed by the write that meets it.
     Grown(u32),

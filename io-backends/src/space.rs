@@ -15,9 +15,10 @@ use crate::op::{Op, Reserve};
 use crate::plan::Space;
 use crate::sync::{Condvar, Mutex, in_background};
 
-/// [`Space::Grown`]: a step is this part of what the file holds, and none is taken for less than so many bytes.
-const GROWN_PART: u64 = 8;
-const GROWN_LEAST: u64 = 1 << 20;
+/// [`Space::Grown`]: a step is this part of what the file holds, and none is taken for less than so many bytes: to take it costs
+/// as much as it saves writes of 1 MiB.
+const GROWN_PART: u64 = 4;
+const GROWN_LEAST: u64 = 2 << 20;
 
 /// Keeps the taken space ahead of what is appended. Used under the writer's lock.
 #[derive(Debug)]
