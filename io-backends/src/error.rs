@@ -55,9 +55,10 @@ impl Verdict {
             }
             Kind::NotFound => Verdict::Absent,
             Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Verdict::Denied,
-            _ => match source.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::BADF) => Verdict::Misuse,
-                Some(errno) if DEVICE.contains(&errno) => Verdict::Damaged,
+            // By numbers: not each that an engine may hand in is an `Errno`.
+            _ => match source.raw_os_error() {
+                Some(number) if number == Errno::BADF.raw_os_error() => Verdict::Misuse,
+                Some(number) if DEVICE.iter().any(|errno| errno.raw_os_error() == number) => Verdict::Damaged,
                 _ => Verdict::Other,
             },
         }
@@ -285,6 +286,14 @@ mod tests {
         assert_eq!(of(Errno::OPNOTSUPP), Verdict::Unsupported);
         assert_eq!(of(Errno::NOSYS), Verdict::Unsupported);
         assert_eq!(of(Errno::AGAIN), Verdict::Other);
+    }
+
+    #[test]
+    fn any_number_makes_an_error() {
+        for number in [i32::MIN, -1, 0, 4096, i32::MAX] {
+            let error = IoError::new("write", "a.log", io::Error::from_raw_os_error(number));
+            assert_eq!(error.verdict(), Verdict::Other, "{number}");
+        }
     }
 
     #[test]
