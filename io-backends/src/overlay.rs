@@ -293,7 +293,7 @@ impl Namespace for Names {
             match inner.stat(&tree, above)?.map(|stat| stat.kind) {
                 Some(Kind::Dir) => break,
                 Some(_) => {
-                    return Err(IoError::new("create directory", dir, io::ErrorKind::NotADirectory.into()));
+                    return Err(IoError::new("make directory", dir, io::ErrorKind::NotADirectory.into()));
                 }
                 None => {}
             }

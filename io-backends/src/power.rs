@@ -328,7 +328,14 @@ impl RawFile for PowerFile {
 
     fn submit(&self, op: Op) -> Ticket {
         let mut state = self.state.lock();
-        if let Err(error) = state.check("submit", &self.inner.path()) {
+        let name = match &op {
+            Op::Write { .. } => "write",
+            Op::Flush { .. } => "sync",
+            Op::SetLen { .. } => "set length",
+            Op::Reserve { .. } => "reserve",
+            Op::Advise { .. } => "advise",
+        };
+        if let Err(error) = state.check(name, &self.inner.path()) {
             return Ticket::ready(match op {
                 Op::Write { data, .. } => Done::written(Err(error), data),
                 _ => Done::new(Err(error)),

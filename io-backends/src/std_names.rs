@@ -52,12 +52,11 @@ impl Namespace for StdNames {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<(), IoError> {
-        let file = named("sync of directory", dir, || {
+        let file = named("sync directory", dir, || {
             let file = File::open(dir)?;
             if file.metadata()?.is_dir() { Ok(file) } else { Err(io::ErrorKind::NotADirectory.into()) }
         })?;
-        named("sync of directory", dir, || file.sync_all())
-            .map_err(|error| error.with_verdict(Verdict::Damaged))
+        named("sync directory", dir, || file.sync_all()).map_err(|error| error.with_verdict(Verdict::Damaged))
     }
 
     fn sync_file(&self, path: &Path) -> Result<(), IoError> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Appender, Backend, Call, Fault, Faulty, MemoryBackend, Metered, Op, OpenHow, StdBackend, Through,
-    Verdict, appender,
+    Advice, Appender, Backend, Call, Fault, Faulty, MapAccess, MemoryBackend, Metered, Op, OpenHow, Reserve,
+    StdBackend, Through, Verdict, appender,
 };
 
 use crate::places;
@@ -357,4 +357,43 @@ fn a_late_call_is_made() {
     faulty.inject(Fault::on(Call::SetLen).late(std::time::Duration::from_millis(1)));
     assert_eq!(file.submit(Op::SetLen { len: 9 }).wait().result.unwrap(), 9);
     assert_eq!((file.len().unwrap(), faulty.fired()), (9, 1));
+}
+
+#[test]
+fn an_injected_error_names_the_operation_that_it_meets() {
+    let faulty = Faulty::new(kseg_io_backends::open("memory").unwrap());
+    let path = Path::new("f.log");
+    let file = faulty.open(path, OpenHow::Create).unwrap();
+    let names = faulty.names();
+    let submit = |op| file.submit(op).wait().result.err();
+    faulty.inject(Fault::on_any().always());
+    let errors = [
+        ("open", faulty.open(path, OpenHow::Read).err()),
+        ("write", submit(Op::Write { at: 0, data: Bytes::from_static(b"a").into(), through: Through::No })),
+        ("sync", submit(Op::Flush { metadata: false })),
+        ("set length", submit(Op::SetLen { len: 0 })),
+        ("reserve", submit(Op::Reserve { range: 0..1, how: Reserve::Blocks })),
+        ("advise", submit(Op::Advise { range: 0..1, how: Advice::Normal })),
+        ("read", file.read_at(&mut [0], 0).err()),
+        ("length", file.len().err()),
+        ("map", file.map(0, MapAccess::Read).err()),
+        ("map", file.map_bytes(0..0).err()),
+        ("make directory", names.create_dir_all(path).err()),
+        ("list", names.list(path).err()),
+        ("stat", names.stat(path).err()),
+        ("rename", names.rename(path, path).err()),
+        ("remove", names.remove(path).err()),
+        ("remove directory", names.remove_dir_all(path).err()),
+        ("sync directory", names.sync_dir(path).err()),
+        ("sync", names.sync_file(path).err()),
+        ("read", names.read(path, 1).err()),
+        ("write", names.write(path, b"a", true).err()),
+        ("replace", names.replace(path, b"a").err()),
+        ("lock", names.lock(path).err()),
+        ("set time", names.set_modified(path, std::time::UNIX_EPOCH).err()),
+    ];
+    for (op, error) in errors {
+        let error = error.expect(op);
+        assert_eq!((error.op(), error.path()), (op, path));
+    }
 }
