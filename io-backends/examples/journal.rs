@@ -28,7 +28,7 @@ struct Journal {
 impl Journal {
     /// Opens the journal in `dir`, without what a crash left of an entry that was never durable.
     fn open(backend: &Arc<dyn Backend>, dir: &Path) -> Result<Journal, IoError> {
-        backend.names().create_dir_all(dir)?;
+        backend.names().create_dir_durably(dir)?;
         let lock = backend.names().lock(&dir.join(".lock"))?;
         let file = backend.open(&dir.join("0.journal"), OpenHow::Create)?;
         let mut end = 0;
@@ -170,5 +170,31 @@ fn entries_are_there_after_each_start_whichever_backend_is_next() {
         let mut bytes = std::fs::read(&path).expect("the file");
         bytes.extend([&[0, 0, 0, 5, 1, 2, 3, 4, b'h', b'a'][..], &[0; 5000]].concat());
         std::fs::write(&path, bytes).expect("written");
+    }
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn what_was_durable_is_there_wherever_the_power_goes() {
+    use kseg_io_backends::{Loss, PowerLoss};
+
+    let dir = Path::new("/data/journal");
+    for cut in 0.. {
+        let disk = Arc::new(PowerLoss::new());
+        disk.cut_at(cut);
+        let mut durable = 0;
+        let mut write = || -> Result<(), IoError> {
+            let journal = Journal::open(&(disk.clone() as Arc<dyn Backend>), dir)?;
+            (0..3).try_for_each(|number| journal.append(&[number])?.wait().map(|_| durable += 1))
+        };
+        assert!(write().is_ok() || disk.is_off());
+        for loss in [Loss::Nothing, Loss::Everything, Loss::Names, Loss::Bytes, Loss::Random(cut)] {
+            let found = Arc::new(disk.after(loss)) as Arc<dyn Backend>;
+            let journal = Journal::open(&found, dir).expect("a journal");
+            assert!(journal.entries().expect("readable").len() >= durable, "cut at {cut}, {loss:?}");
+        }
+        if !disk.is_off() {
+            break;
+        }
     }
 }

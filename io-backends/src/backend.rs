@@ -70,7 +70,8 @@ pub enum OpenHow {
 /// A name is durable after [`Namespace::sync_dir`] of its directory and not before; the contents of a file are a
 /// matter of their own.
 pub trait Namespace: Debug + Send + Sync {
-    /// Makes a directory and its missing parents. One that exists already is fine.
+    /// Makes a directory and its missing parents. One that exists already is fine. Their names are durable once the directories
+    /// above them are synced: `create_dir_durably` does both.
     fn create_dir_all(&self, dir: &Path) -> Result<(), IoError>;
 
     /// What is in a directory, sorted by name. An entry that vanishes meanwhile is left out.
@@ -136,6 +137,27 @@ pub trait Namespace: Debug + Send + Sync {
 
     /// Sets the time of last change that [`Namespace::stat`] tells, to the resolution of the file system.
     fn set_modified(&self, path: &Path, to: SystemTime) -> Result<(), IoError>;
+}
+
+impl<'n> dyn Namespace + 'n {
+    /// As [`Namespace::create_dir_all`], and the names of the directories that were missing are durable on return: a file in one
+    /// whose name is lost is lost with it, however well it was synced itself.
+    ///
+    /// # Errors
+    /// Some of the directories may be there.
+    pub fn create_dir_durably(&self, dir: &Path) -> Result<(), IoError> {
+        let (mut above, mut there) = (Vec::new(), dir);
+        while self.stat(there)?.is_none() {
+            there = match there.parent() {
+                Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+                Some(parent) => parent,
+                None => break,
+            };
+            above.push(there);
+        }
+        self.create_dir_all(dir)?;
+        above.into_iter().try_for_each(|dir| self.sync_dir(dir))
+    }
 }
 
 /// A lock on a file, from [`Namespace::lock`], or a claim, from [`Namespace::claim`]; dropping it gives it back.

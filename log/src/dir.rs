@@ -235,20 +235,7 @@ impl LogDir {
         options.config.validate()?;
         let names = options.backend.names();
         match names.stat(path)? {
-            None => {
-                // Each directory that is made is durable only once the one above it is synced.
-                let mut made = vec![path];
-                for above in path.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()) {
-                    made.push(above);
-                    if names.stat(above)?.is_some() {
-                        break;
-                    }
-                }
-                names.create_dir_all(path)?;
-                for above in &made[1..] {
-                    names.sync_dir(above)?;
-                }
-            }
+            None => names.create_dir_durably(path)?,
             Some(stat) if stat.kind != Kind::Dir => {
                 return Err(Error::NotADirectory { path: path.to_path_buf(), found: "a file" });
             }

@@ -122,7 +122,7 @@ impl Log {
             parse_dir_name(&name).map_err(|source| Error::DirName { dir: dir.to_path_buf(), source })?;
         let names = options.backend.names();
         match names.stat(dir)? {
-            None => names.create_dir_all(dir)?,
+            None => names.create_dir_durably(dir)?,
             Some(stat) if stat.kind != Kind::Dir => {
                 return Err(Error::NotADirectory { path: dir.to_path_buf(), found: "a file" });
             }

@@ -46,6 +46,22 @@ fn iob_11_a_synced_file_goes_with_a_name_that_was_not() {
 }
 
 #[test]
+fn iob_11_a_directory_that_was_made_durably_keeps_what_is_synced_in_it() {
+    for dir in ["/d/e/f", "/g", "h", "i/j"].map(Path::new) {
+        let disk = disk();
+        disk.names().create_dir_durably(dir).unwrap();
+        let made = disk.calls();
+        disk.names().create_dir_durably(dir).unwrap();
+        assert_eq!(disk.calls(), made + 1, "nothing is synced of one that is there");
+        disk.names().replace(&dir.join("file"), b"synced").unwrap();
+        for loss in losses() {
+            let found = contents(&disk.after(loss), dir.join("file").to_str().unwrap());
+            assert_eq!(found.as_deref(), Some(&b"synced"[..]), "{dir:?} {loss:?}");
+        }
+    }
+}
+
+#[test]
 fn bytes_are_lost_by_sectors_and_never_behind_a_sync() {
     let disk = disk();
     let log = appender(disk.open(Path::new(FILE), OpenHow::CreateNew).unwrap(), 0).unwrap();
@@ -175,7 +191,8 @@ fn when_the_power_is_off_nothing_answers() {
     assert!(disk.is_off());
     assert!(file.read_at(&mut [0; 4], 0).is_err());
     assert!(file.len().is_err());
-    assert!(file.submit(Op::Flush { metadata: false }).wait().result.is_err());
+    let error = file.submit(Op::Flush { metadata: false }).wait().result.unwrap_err();
+    assert_eq!((error.op(), error.path()), ("sync", Path::new(FILE)));
     assert!(disk.names().stat(Path::new(FILE)).is_err());
     let error = disk.open(Path::new(FILE), OpenHow::Read).unwrap_err().to_string();
     assert!(error.contains("the power is off") && error.contains(FILE), "{error}");

@@ -140,6 +140,28 @@ fn iob_11_an_acknowledged_handle_is_kept_through_a_loss_of_power_wherever_its_se
 }
 
 #[test]
+fn iob_11_an_acknowledged_handle_is_kept_in_a_folder_that_was_not_there_before() {
+    for dir in ["/new/data", "/data", "data", "new/data"].map(Path::new) {
+        let folder = dir.join("t-0");
+        let disk = Arc::new(PowerLoss::new());
+        let lone = Log::open(&folder, OpenOptions::new(disk.clone() as Arc<dyn Backend>)).expect("a log");
+        ask(&lone, 100).wait().expect("durable");
+        let whole = Arc::new(PowerLoss::new());
+        let options = LogDirOptions::new(whole.clone() as Arc<dyn Backend>);
+        let in_dir = LogDir::open(dir, options).expect("a directory");
+        let log = in_dir.get_or_create(&TopicPartition::new("t", 0), None).expect("a log");
+        ask(&log, 100).wait().expect("durable");
+        for disk in [disk, whole] {
+            for loss in [Loss::Everything, Loss::Names, Loss::Bytes] {
+                let found = Arc::new(disk.after(loss)) as Arc<dyn Backend>;
+                let log = Log::open(&folder, OpenOptions::new(found)).expect("a log");
+                assert_eq!(log.log_end_offset().get(), 1, "{folder:?} {loss:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn records_that_were_deleted_before_a_flush_take_no_later_ones_with_them() {
     let disk = Arc::new(PowerLoss::new());
     let open = |disk: Arc<PowerLoss>| {

@@ -290,7 +290,7 @@ fn whatever_call_fails_over_real_files_nothing_acknowledged_is_lost_and_nothing_
                 let bench = Bench::below(&above, backend.clone(), &[]);
                 if let Err(error) = &ended {
                     let text = error.to_string();
-                    assert!(text.contains(&*above.to_string_lossy()), "{what}: no file is named in {text}");
+                    assert!(text.contains(&*dir.to_string_lossy()), "{what}: no file is named in {text}");
                 }
                 let log = bench.open_unclean(0);
                 let (end, durable) = (log.log_end_offset(), lived.durable);
