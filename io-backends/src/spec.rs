@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -169,7 +169,8 @@ impl BackendSpec {
             dont_cache: self.cache == Cache::DontCache,
             plan: self.plan(),
         };
-        let refused = |unavailable| SpecError { given: self.to_string(), why: Why::Unavailable(unavailable) };
+        let refused =
+            |unavailable| SpecError { given: self.to_string(), why: Why::Unavailable(unavailable, None) };
         if let Some(dir) = dir.filter(|_| modes.direct || modes.dont_cache) {
             probe::directory(dir, modes.direct, modes.dont_cache).map_err(|error| self.no_place(error))?;
         }
@@ -199,7 +200,9 @@ impl BackendSpec {
     fn no_place(self, error: IoError) -> SpecError {
         let unavailable = error.io_error().get_ref().and_then(|error| error.downcast_ref::<Unavailable>());
         let why = match unavailable {
-            Some(unavailable) => Why::Unavailable(unavailable.clone()),
+            Some(unavailable) => {
+                Why::Unavailable(unavailable.clone(), error.path().parent().map(PathBuf::from))
+            }
             None => Why::Place(error.to_string()),
         };
         SpecError { given: self.to_string(), why }
@@ -307,7 +310,8 @@ pub struct SpecError {
 enum Why {
     Name,
     Option(String),
-    Unavailable(Unavailable),
+    /// In that directory, if it is a matter of one.
+    Unavailable(Unavailable, Option<PathBuf>),
     Place(String),
 }
 
@@ -315,7 +319,7 @@ impl SpecError {
     /// Where the text is right and the thing is not to be had here: the probe that said so, its error, and a remedy.
     pub fn unavailable(&self) -> Option<&Unavailable> {
         match &self.why {
-            Why::Unavailable(unavailable) => Some(unavailable),
+            Why::Unavailable(unavailable, _) => Some(unavailable),
             _ => None,
         }
     }
@@ -332,7 +336,10 @@ impl fmt::Display for SpecError {
                 Ok(())
             }
             Why::Option(why) => write!(f, "{}: {why}", self.given),
-            Why::Unavailable(unavailable) => write!(f, "backend {}: {unavailable}", self.given),
+            Why::Unavailable(unavailable, None) => write!(f, "backend {}: {unavailable}", self.given),
+            Why::Unavailable(unavailable, Some(dir)) => {
+                write!(f, "backend {} in {}: {unavailable}", self.given, dir.display())
+            }
             Why::Place(why) => write!(f, "backend {}: {why}", self.given),
         }
     }
@@ -341,7 +348,7 @@ impl fmt::Display for SpecError {
 impl Error for SpecError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.why {
-            Why::Unavailable(unavailable) => Some(unavailable),
+            Why::Unavailable(unavailable, _) => Some(unavailable),
             _ => None,
         }
     }

@@ -341,6 +341,8 @@ fn iob_07_a_file_system_without_direct_writes_is_told_at_the_open() {
         let asked: BackendSpec = spec.parse().unwrap();
         let error = asked.open_in(dir.path()).unwrap_err();
         assert_eq!(error.unavailable().unwrap().what, "direct");
+        let place = dir.path().display().to_string();
+        assert!(error.to_string().contains(&place), "{place} is missing in {error}");
     }
     let auto = "auto".parse::<BackendSpec>().unwrap().open_in(dir.path()).unwrap();
     assert_eq!(auto.got.to_string(), "std");
