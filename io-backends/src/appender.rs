@@ -67,6 +67,8 @@ pub trait Appender: Debug + Send + Sync {
     /// Cuts reserved space behind the accepted mark and returns the length. Durable after the next flush, in this
     /// order: a length that is cut after its sync may come back.
     ///
+    /// It closes nothing: a later append is taken, and may take space ahead again.
+    ///
     /// # Errors
     /// As [`Appender::truncate`].
     fn seal(&self) -> Result<u64, IoError>;
@@ -91,6 +93,9 @@ impl dyn Appender {
 
 /// The appender that fits `file`, whose bytes below `len` are there; what lies behind `len` is reserved space and
 /// will be overwritten.
+///
+/// One at a time for a file: each goes by its own marks, so a second one writes over what the first appends, and neither notices.
+/// [`Namespace::lock`](crate::Namespace::lock) and [`claim`](crate::Namespace::claim) are there to keep others away.
 ///
 /// # Errors
 /// [`Verdict::Damaged`] for a file shorter than `len`.

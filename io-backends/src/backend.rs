@@ -1,7 +1,7 @@
 //! The three traits an engine implements: [`Backend`], [`Namespace`], [`RawFile`].
 //!
-//! They are object-safe and every method is required: a wrapper that forgets one does not compile, and no engine
-//! inherits an answer that is wrong for it. Nothing here knows what a record is.
+//! They are object-safe and every method is required, but for [`RawFile::write`], which says the same as a submission: a wrapper
+//! that forgets one does not compile, and no engine inherits an answer that is wrong for it. Nothing here knows what a record is.
 //!
 //! Rules that hold for every engine:
 //! - A file is its inode, not its name: handles and maps stay usable after a rename or a removal.
@@ -305,7 +305,15 @@ impl Align {
     }
 }
 
-/// What a file can do beyond the required.
+/// What a file can do beyond the required. For an engine outside this crate:
+///
+/// ```
+/// # use kseg_io_backends::{AppendPlan, FileCaps};
+/// let mut caps = FileCaps::NONE;
+/// caps.parallel_append = true;
+/// caps.plan.depth = 4;
+/// # assert_eq!(caps.plan.chunk, AppendPlan::PLAIN.chunk);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct FileCaps {
