@@ -25,8 +25,9 @@ use signal_hook::flag;
 #[derive(Debug, Parser)]
 #[command(name = "kseg-bench", version)]
 struct Arguments {
-    /// Backends, by comma, their options behind them: std,uring+direct,depth=16. One that cannot be had ends the run; `auto`
-    /// is refused with the name of the one that it stands for here.
+    /// Backends, by comma, their options behind them, as in std,uring+direct,depth=16: std, std+direct, std+dontcache, uring,
+    /// uring+direct, uring+dontcache, memory. One that cannot be had ends the run; `auto` is refused with the name of the one
+    /// that it stands for here.
     #[arg(long, value_name = "NAMES", default_value = "std,memory")]
     backends: String,
     /// Scenarios, by comma; `default`, `all`, or a beginning and a star.

@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use kseg_io_backends::BackendSpec;
+
 fn bench(arguments: &[&str], dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kseg-bench")).args(arguments).current_dir(dir).output().unwrap()
 }
@@ -50,6 +52,16 @@ fn scenarios_of_one_run_find_nothing_of_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let output = bench(&["--tiny", "--scenarios", "many*,append-16k"], dir.path());
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn the_help_names_every_backend() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = text(&bench(&["--help"], dir.path()).stdout);
+    let words: Vec<&str> = printed.split([' ', '\n', ',', '.', ':', '`']).collect();
+    for spec in BackendSpec::all() {
+        assert!(words.contains(&spec.to_string().as_str()), "{spec} in {printed}");
+    }
 }
 
 #[test]

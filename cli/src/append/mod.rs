@@ -62,8 +62,9 @@ pub(crate) struct AppendArgs {
     /// Where the records' timestamps come from
     #[arg(long, value_enum, default_value_t = Timestamps::Now)]
     timestamps: Timestamps,
-    /// I/O backend: std, std+direct, std+dontcache, uring, uring+direct, memory, auto, with options as in
-    /// uring+direct,depth=16; memory keeps nothing behind the end of the run
+    /// I/O backend: std, std+direct, std+dontcache, uring, uring+direct, uring+dontcache, memory, auto, with options as in
+    /// uring+direct,depth=16,zeroed=1m (depth, entries, inline, registered, chunk, tail, preallocate, zeroed, dsync,
+    /// writebehind); memory keeps nothing behind the end of the run
     #[arg(long, default_value = "std", value_name = "SPEC")]
     backend: String,
     /// Configuration over the topic's own, for this run, under Kafka's keys, such as segment.bytes=1048576; may be

@@ -1,6 +1,9 @@
 //! What goes in through `append` comes out through `cat`.
 
 use std::fs;
+use std::path::Path;
+
+use kseg_io_backends::BackendSpec;
 
 use crate::run::{folder, good, joined, kseg_in, lines, segments};
 
@@ -178,6 +181,43 @@ fn input_comes_from_a_file_and_durable_appends_are_the_same_files() {
     assert_eq!(good(dir.path(), &["cat", "b-0"], b""), text);
     let file = |name: &str| fs::read(&segments(&dir.path().join(name))[0]).expect("log");
     assert_eq!(file("a-0"), file("b-0"));
+}
+
+#[test]
+fn every_backend_is_named_by_the_help_and_writes_the_same_file_or_says_why_it_cannot() {
+    let help = String::from_utf8(good(Path::new("."), &["append", "--help"], b"")).expect("text");
+    let words: Vec<&str> = help.split([' ', '\n', ',', ';']).collect();
+    let dir = folder();
+    let input = joined(&lines(500));
+    let more = ["--timestamps", "none", "--linger", "100000", "--backend"];
+    let appended = |data: &Path, spec: &str| {
+        let args = [&append("t-0", &more)[..], &[spec]].concat();
+        fs::create_dir_all(data).expect("a folder");
+        let output = kseg_in(data, &args, &input);
+        let told = String::from_utf8(output.stderr).expect("text");
+        // Another engine is told of.
+        let stood_for = told.starts_with(&format!("kseg: backend {spec} is "));
+        assert_eq!(stood_for, spec.starts_with("auto") && output.status.success(), "{told}");
+        if !output.status.success() {
+            assert_eq!(output.status.code(), Some(2), "{told}");
+            let why = ["is not to be had here", "; "];
+            assert!(told.contains(spec) && why.iter().all(|why| told.contains(why)), "{told}");
+            assert!(!data.join("t-0").exists(), "{spec}");
+        }
+        output.status.success().then(|| fs::read(data.join("t-0/00000000000000000000.log")).ok())
+    };
+    let expected = appended(&dir.path().join("by-default"), "std").expect("std is always there");
+    let specs = BackendSpec::all().map(|spec| spec.to_string());
+    for spec in specs.chain(["uring+direct,depth=2,zeroed=64k", "auto,depth=2"].map(str::to_owned)) {
+        assert!(spec.contains('=') || words.contains(&&*spec), "{spec} in {help}");
+        if let Some(file) = appended(&dir.path().join(&spec), &spec) {
+            assert!(file == if spec == "memory" { None } else { expected.clone() }, "{spec}");
+        }
+    }
+    if let Ok(tmpfs) = tempfile::tempdir_in("/dev/shm") {
+        assert_eq!(appended(&tmpfs.path().join("refused"), "std+direct"), None);
+        assert_eq!(appended(&tmpfs.path().join("auto"), "auto"), Some(expected));
+    }
 }
 
 #[test]
