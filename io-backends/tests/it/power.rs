@@ -272,6 +272,7 @@ fn iob_11_what_a_flush_answered_for_is_there_however_the_file_is_appended_to() {
     let shapes = [
         ("through the cache", 1, plan(|_| ()), (true, false)),
         ("together", 1, plan(|plan| (plan.at_once, plan.space) = (2000, Space::Queued(8192))), (true, false)),
+        ("grown", 1, plan(|plan| plan.space = Space::Grown(1024)), (true, false)),
         ("padded", 1024, plan(|plan| plan.space = Space::Ahead(8192)), (true, false)),
         ("zeroed", 1024, plan(|plan| plan.space = Space::Zeroed(8192)), (true, false)),
         ("unaligned", 1024, plan(|plan| (plan.unaligned, plan.tail) = (2048, 8192)), (true, true)),
