@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use futures::executor::block_on;
 use futures::stream::{FuturesUnordered, TryStreamExt};
 use kseg_format::{LeaderEpoch, Offset, Origin};
-use kseg_io_backends::Backend;
+use kseg_io_backends::{Backend, BackendSpec, Cache};
 use kseg_log::{Isolation, Log, Observer, OpenOptions, ThreadScheduler, TransactionVersion};
 
 use super::Scenario;
@@ -112,7 +112,7 @@ fn entrants(
     let supply = Supply::new(batch_bytes, 1 << 10)?;
     let scale = bench.scale();
     let media: &[Medium] = if sync == Sync::Each { &[Medium::File] } else { &[Medium::File, Medium::Memory] };
-    bench.entrants(
+    let mut entrants = bench.entrants(
         Some(GOAL),
         media,
         |bench, medium, _| {
@@ -132,7 +132,17 @@ fn entrants(
             Ok(Entrant { name: name.to_owned(), reference: None, goal: None, work })
         },
         |bench, backend| Ok(Box::new(LogAppend::new(bench, backend, supply.clone(), sync, state)?)),
-    )
+    )?;
+    if sync == Sync::Never {
+        // The bare loop fills the page cache and no more: nothing is asked of those that write to the device meanwhile.
+        let goes_past =
+            |name: &str| name.parse::<BackendSpec>().is_ok_and(|spec| spec.cache != Cache::Buffered);
+        entrants
+            .iter_mut()
+            .filter(|entrant| goes_past(&entrant.name))
+            .for_each(|entrant| entrant.goal = None);
+    }
+    Ok(entrants)
 }
 
 /// Producers of the scenario with many, and what the project asks of it: beside a loop that syncs once for as many, and

@@ -96,6 +96,20 @@ fn direct_writes_stand_beside_fio_or_say_that_it_is_missing() {
 }
 
 #[test]
+fn nothing_is_asked_of_who_goes_past_the_cache_beside_a_loop_that_only_fills_it() {
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let open = |spec: &str| spec.parse::<kseg_io_backends::BackendSpec>().unwrap().open_in(dir.path());
+    let Ok(direct) = open("std+direct") else { return println!("skipped: no direct writes here") };
+    let backends = vec![open("std").unwrap().backend, direct.backend];
+    let rows = run_in(backends, "append-16k,append-durable-4k", dir.path(), u64::MAX);
+    for (row, asked) in rows.iter().zip([None, Some(0.95)]) {
+        let RowResult::Measured(outcome) = &row.result else { panic!("{}: {:?}", row.scenario, row.result) };
+        let goals: Vec<Option<f64>> = outcome.entrants.iter().map(|entrant| entrant.goal).collect();
+        assert_eq!(goals, [None, Some(0.95), asked], "{}", row.scenario);
+    }
+}
+
+#[test]
 fn files_are_written_in_the_state_that_a_scenario_names() {
     let rows =
         run(&["std"], "append-durable-4k-unwritten,append-durable-4k-zeroed,append-durable-4k-64-to-1");
