@@ -84,8 +84,15 @@ impl Row {
             RowResult::Measured(outcome) => {
                 let mut scenario = self.scenario.as_str();
                 for measured in &outcome.entrants {
+                    let name = if measured.reference.is_some() { &measured.name } else { "-" };
+                    // What is too long for its column has a line of its own: the others stay where they are.
+                    if scenario.len() > SCENARIO || name.len() > NAME {
+                        line(&mut text, scenario, if name.len() > NAME { name } else { "" });
+                        scenario = "";
+                    }
+                    let name = if name.len() > NAME { "" } else { name };
                     let columns = columns(measured, self.unit, claims);
-                    line(&mut text, scenario, &columns);
+                    line(&mut text, scenario, &format!("{name:NAME$} {columns}"));
                     scenario = "";
                     if let Some(latency) = measured.latency.filter(|_| claims) {
                         line(&mut text, "", &format!("{:NAME$} {}", "", latency_text(latency)));
@@ -103,11 +110,12 @@ fn line(text: &mut String, scenario: &str, rest: &str) {
     let _ = writeln!(text, "{}", format!("{scenario:SCENARIO$} {rest}").trim_end());
 }
 
+/// All but the names of scenario and work.
 fn columns(measured: &Measured, unit: Unit, claims: bool) -> String {
     let Measured { name, reference, goal, rate, ratio, cpu_ratio, to_first, .. } = measured;
     let rate = rate.map_or_else(String::new, |rate| in_units(rate.median, unit));
     let Some(reference) = reference else {
-        return format!("{:NAME$} {rate:>RATE$}  {:RATIO$} {:7} {name}", "-", "reference", "");
+        return format!("{rate:>RATE$}  {:RATIO$} {:7} {name}", "reference", "");
     };
     let shown = |summary: &Option<Summary>| {
         summary.filter(|_| claims).map_or("-".to_owned(), |s| Ratio(s).to_string())
@@ -119,7 +127,7 @@ fn columns(measured: &Measured, unit: Unit, claims: bool) -> String {
     let median =
         |summary: &Option<Summary>| summary.filter(|_| claims).map_or(String::new(), |s| digits(s.median));
     let (cpu, to_first) = (median(cpu_ratio), median(to_first));
-    format!("{name:NAME$} {rate:>RATE$}  {:RATIO$} {cpu:7} {reference:20} {goal:14} {to_first}", shown(ratio))
+    format!("{rate:>RATE$}  {:RATIO$} {cpu:7} {reference:20} {goal:14} {to_first}", shown(ratio))
 }
 
 fn latency_text(latency: Latencies) -> String {
@@ -241,6 +249,22 @@ mod tests {
         assert!(lines[2].contains("0.9 MISSED") && lines[2].ends_with("0.250"), "{text}");
         assert!(lines[3].ends_with("hash 0000beef"), "{text}");
         assert_eq!(head().find("reference"), lines[1].find("pwrite"));
+    }
+
+    #[test]
+    fn long_names_leave_the_columns_where_they_are() {
+        let mut row = row();
+        row.scenario = "append-durable-4k-64-tasks-to-1".to_owned();
+        let RowResult::Measured(outcome) = &mut row.result else { panic!("it was measured") };
+        outcome.entrants[1].name = "uring+direct,depth=16,zeroed=1m".to_owned();
+        let text = row.to_text(true);
+        for name in [&row.scenario, "uring+direct,depth=16,zeroed=1m"] {
+            assert!(text.lines().any(|line| line.trim() == name), "{name} in {text}");
+        }
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("pwrite")).collect();
+        assert_eq!(rows.len(), 3, "{text}");
+        assert!(rows.iter().all(|row| row.find("pwrite") == head().find("reference")), "{text}");
+        assert!(rows[2].contains(" memory "), "{text}");
     }
 
     #[test]
