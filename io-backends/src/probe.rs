@@ -18,9 +18,13 @@ use crate::aligned::Pool;
 use crate::backend::{Align, OpenHow, RawFile, write_all};
 use crate::error::{IoError, Verdict};
 use crate::std_file::{FileModes, StdFile};
+use crate::sync::{Ordering, real};
 
 /// `RWF_DONTCACHE`, Linux 6.14.
 pub(crate) const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// How often this process has asked about a directory.
+static ASKED: real::AtomicU64 = real::AtomicU64::new(0);
 
 /// Something that was asked for by name and cannot be had here: which probe said so, what it said, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,11 +129,23 @@ pub(crate) fn gains_from_blocks_ahead(file: &File) -> bool {
 /// They cannot, or no file can be made there.
 pub(crate) fn directory(dir: &Path, direct: bool, without_cache: bool) -> Result<(), IoError> {
     let there = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("."));
-    let path = there.join(format!(".kseg-probe-{}", std::process::id()));
     let modes = FileModes { direct, dont_cache: without_cache, ..FileModes::default() };
-    let probed = StdFile::open(&path, OpenHow::Create, modes).and_then(|file| try_out(&file));
-    // What is left behind is a file of a page, whose name says what it was.
-    let _ = std::fs::remove_file(&path);
+    let probed = loop {
+        // A name of its own: others may ask at the same moment.
+        let number = ASKED.fetch_add(1, Ordering::Relaxed);
+        let path = there.join(format!(".kseg-probe-{}-{number}", std::process::id()));
+        match StdFile::open(&path, OpenHow::CreateNew, modes) {
+            // A process of this number, elsewhere or one that was killed, has it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => break Err(error),
+            Ok(file) => {
+                let probed = try_out(&file);
+                // What is left behind is a file of a page, whose name says what it was.
+                let _ = std::fs::remove_file(&path);
+                break probed;
+            }
+        }
+    };
     match probed {
         Err(error) if error.verdict() == Verdict::NoSpace => Ok(()),
         probed => probed,

@@ -348,3 +348,21 @@ fn iob_07_a_file_system_without_direct_writes_is_told_at_the_open() {
     assert_eq!(auto.got.to_string(), "std");
     assert_eq!(auto.passed_over.len(), 2);
 }
+
+#[test]
+fn iob_07_who_asks_at_the_same_moment_gets_the_same_answer() {
+    let dir = places::on_disk();
+    for spec in ["std+direct", "auto"] {
+        let ask = || spec.parse::<BackendSpec>().unwrap().open_in(dir.path());
+        let said = |opened: Result<kseg_io_backends::Opened, kseg_io_backends::SpecError>| {
+            opened.map(|opened| opened.got).map_err(|error| error.to_string())
+        };
+        let alone = said(ask());
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..100).for_each(|_| assert_eq!(said(ask()), alone)));
+            }
+        });
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}
