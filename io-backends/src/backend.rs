@@ -257,7 +257,8 @@ pub trait RawFile: Debug + Send + Sync {
     /// The bytes of `range` as a view that does not change, without a copy where the engine can.
     ///
     /// For sealed files only: while the view is alive, this engine refuses to write, cut or map for writing what it
-    /// shows. The engine `memory` copies.
+    /// shows; where writes go past the page cache, not that the block which was only begun is written again with what
+    /// follows. The engine `memory` copies.
     ///
     /// # Errors
     /// [`Verdict::Misuse`](crate::Verdict::Misuse) for a range beyond the length, or one that overlaps a writable

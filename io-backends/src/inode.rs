@@ -87,6 +87,11 @@ impl Inode {
         Ok(writing)
     }
 
+    /// Where the furthest view ends.
+    pub(crate) fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
     /// Sets the file's length by `set_len`, after detaching what it cuts off from the regions that are alive.
     pub(crate) fn resize(&self, len: u64, set_len: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         // Held across the call, so that no map of the old length comes into being.

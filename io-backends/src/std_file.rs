@@ -175,7 +175,10 @@ impl StdFile {
             // To `pwritev2` the largest of them means "where the last call ended".
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no file is so long"));
         }
-        let _writing = Inode::writing(&*self.inode, at)?;
+        let _writing = match Inode::writing(&*self.inode, at) {
+            Err(error) => return self.write_behind_views(at, data, through, error),
+            writing => writing,
+        };
         let file = &**self.target(at, data);
         let count = match (data, through, self.modes.dont_cache) {
             (Gather::One(part), Through::No, false) => retried(|| file.write_at(part, at))?,
@@ -184,6 +187,39 @@ impl StdFile {
             })?,
         };
         Ok(count as u64)
+    }
+
+    /// A write that was `refused` because a view shows what it begins with. Where that is a block that was only begun, which is
+    /// written again with what follows, the bytes are the same: what is new goes by the way that needs no alignment.
+    #[cold]
+    fn write_behind_views(
+        &self,
+        at: u64,
+        data: &Gather,
+        through: Through,
+        refused: io::Error,
+    ) -> io::Result<u64> {
+        let (block, size) = (u64::from(self.align().block.get()), data.len());
+        let shown = self.inode.frozen().saturating_sub(at);
+        if self.direct.is_none() || shown >= block.min(size) {
+            return Err(refused);
+        }
+        // Of a view that has come since then it is refused.
+        let _writing = Inode::writing(&*self.inode, at + shown)?;
+        let (mut kept, mut given) = (vec![0; shown as usize], Vec::with_capacity(shown as usize));
+        for part in data.parts() {
+            given.extend_from_slice(&part[..part.len().min(kept.len() - given.len())]);
+        }
+        let count = read_full(&mut kept, at, |into, at| self.file.read_at(into, at))?;
+        if kept[..count] != given {
+            return Err(refused);
+        }
+        let mut rest = data.clone();
+        rest.advance(shown);
+        let written = with_slices(rest.parts(), PARTS_MAX, BYTES_MAX, |slices| {
+            retried(|| write_slices(&self.file, slices, at + shown, through, self.modes.dont_cache))
+        })?;
+        Ok(shown + written as u64)
     }
 
     fn flush(&self, metadata: bool) -> io::Result<u64> {

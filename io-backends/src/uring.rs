@@ -131,7 +131,8 @@ impl RawFile for UringFile {
             return Ticket::ready(Done::written(Err(refused(error)), data));
         }
         match Inode::writing(Arc::clone(self.file.inode()), at) {
-            Err(error) => Ticket::ready(Done::written(Err(refused(error)), data)),
+            // Most of it, or all, is shown by a view: what remains is done, or refused, there.
+            Err(_) => self.file.submit(Op::Write { at, data, through }),
             Ok(_) if size == 0 => Ticket::ready(Done::written(Ok(0), data)),
             Ok(writing) => {
                 let target = Arc::clone(target);

@@ -350,6 +350,37 @@ fn iob_07_a_file_system_without_direct_writes_is_told_at_the_open() {
 }
 
 #[test]
+fn a_view_does_not_stop_who_appends_to_the_block_that_it_ends_in() {
+    with_each_direct(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        let log = appender(backend.open(&path, OpenHow::Create).unwrap(), 0).unwrap();
+        let (mut len, mut views) = (0, Vec::new());
+        // Flushed as they are and padded, and written as whole blocks.
+        for size in [1, 999, 3096, 1000, 70_000, 200_000, 4095, 300_000, 511, 1] {
+            log.append(Bytes::from(bytes(len, size)).into()).unwrap();
+            len += size;
+            assert_eq!(log.flush().unwrap(), len as u64, "{spec}");
+            views.push(log.file().map_bytes(0..len as u64).unwrap());
+        }
+        for view in &views {
+            assert!(*view == bytes(0, view.len()), "{spec}");
+        }
+        // What is shown is kept from every other change.
+        let other = backend.open(&path, OpenHow::Write).unwrap();
+        let begun = len - len % other.align().block.get() as usize;
+        let mut changed = bytes(begun, 1 << 16);
+        changed[0] ^= 1;
+        for at in [0, begun as u64] {
+            let error = kseg_io_backends::write_all(&*other, at, Bytes::from(changed.clone()).into());
+            assert_eq!(error.unwrap_err().verdict(), Verdict::Misuse, "{spec}");
+        }
+        drop(views);
+        assert_eq!(log.seal().unwrap(), len as u64);
+        assert!(std::fs::read(&path).unwrap() == bytes(0, len), "{spec}");
+    });
+}
+
+#[test]
 fn iob_07_who_asks_at_the_same_moment_gets_the_same_answer() {
     let dir = places::on_disk();
     for spec in ["std+direct", "auto"] {
