@@ -27,10 +27,11 @@ pub struct Options {
     /// `tail`: bytes that stay in memory for readers beside the writer. 0 to 1024m. Default: 1m; with `direct`.
     pub tail: Option<u32>,
     /// `preallocate`: blocks are taken ahead in steps of so many bytes; the file's length stays exact. 0 for none. At
-    /// most 1024m. Default: `std` on ext4 takes a quarter of what the file holds, from 8 MiB on and at most 16m, while no flush
-    /// comes within such a step; writes there go faster into blocks that they find. `uring` takes 1m, for what is not written at
-    /// once. With `direct` it is 16m, by which the length goes ahead between two flushes; where flushes come often, and each cuts
-    /// the file, none are taken. Else none. What is not used goes back when the file is sealed or closed.
+    /// most 1024m. Default: through the page cache on ext4 a quarter of what the file holds, from 8 MiB on and at most 16m, while
+    /// no flush comes within such a step; writes go faster into blocks that are there. `uring` also takes them, 1m elsewhere, for
+    /// what is not written at once, whose place on the disk must be sure. With `direct` it is 16m, by which the length goes ahead
+    /// between two flushes; where flushes come often, and each cuts the file, none are taken. Else none. What is not used goes
+    /// back when the file is sealed or closed.
     pub preallocate: Option<u32>,
     /// `zeroed`: zeros are written ahead in steps of so many bytes, so that small durable appends change no metadata. The
     /// file is longer than its contents until it is sealed. 4k to 1024m; not with `preallocate`. Default: none.

@@ -50,7 +50,6 @@ impl PlainAppender {
         // A length that goes ahead between flushes is for those who write several blocks at a time.
         let space = match plan.space {
             Space::Ahead(step) => Space::Blocks(step),
-            Space::Queued(_) => Space::None,
             space => space,
         };
         let writer = Writer { accepted: len, reserved: Reserved::new(space, len, 1), behind: len };
@@ -99,11 +98,11 @@ impl Appender for PlainAppender {
         let start = writer.accepted;
         let size = data.len();
         let end = end_of(&*self.file, start, size)?;
-        writer.reserved.reach(&self.file, end, || self.marks.durable()).map_err(|error| {
-            match error.verdict() {
-                Verdict::NoSpace | Verdict::Misuse => error.with_range(start, size),
-                _ => self.marks.fence("append", &self.file.path(), error),
-            }
+        writer.reserved.reach(&self.file, end, true, || self.marks.durable()).map_err(|error| match error
+            .verdict()
+        {
+            Verdict::NoSpace | Verdict::Misuse => error.with_range(start, size),
+            _ => self.marks.fence("append", &self.file.path(), error),
         })?;
         let through = if self.plan.through { Through::Data } else { Through::No };
         match write_through(&*self.file, start, data, through) {

@@ -10,13 +10,14 @@ pub enum Space {
     None,
     /// Blocks, in steps; the length of the file stays exact. A full disk is noticed before an append is accepted.
     Blocks(u32),
-    /// Blocks, in steps of a quarter of what the file holds and at most so many bytes, from 8 MiB on and while no flush comes
-    /// within a step; the length stays exact. Writes go faster into blocks that are there. None are needed: a full disk is
-    /// noticed by the write that meets it.
-    Grown(u32),
-    /// As `Blocks`, but none for an append that is written at once ([`AppendPlan::at_once`]): that notices a full disk by
-    /// itself, and a sync has less to do where the file system has not promised blocks before.
+    /// As `Blocks`, but none for an append that is written at once: that notices a full disk by itself. So is every append to a
+    /// file whose writes are done when they return, and of others those of [`AppendPlan::at_once`].
     Queued(u32),
+    /// As `Queued`, in steps of a quarter of what the file holds, of 2 MiB at least and so many bytes at most. An append that is
+    /// written at once takes some too, from 8 MiB on, since writes go faster into blocks that are there; but none where a flush
+    /// has come within a step: a sync has less to do where the file system has not promised blocks before. Where there is no
+    /// space, such an append goes on without.
+    Grown(u32),
     /// Blocks in steps, and the length goes ahead with them between two flushes; a flush sets it right.
     Ahead(u32),
     /// Blocks in steps, written with zeros, so that an append changes no metadata; the length goes ahead with them
@@ -63,9 +64,6 @@ impl AppendPlan {
         through: false,
         write_behind: 0,
     };
-
-    /// Through the page cache, with what makes that faster.
-    pub(crate) const CACHED: AppendPlan = AppendPlan { space: Space::Grown(16 << 20), ..AppendPlan::PLAIN };
 }
 
 impl Default for AppendPlan {

@@ -35,7 +35,7 @@ use crate::error::{IoError, Verdict};
 use crate::flights::Flights;
 use crate::marks::Marks;
 use crate::op::{Advice, Gather, Op, Through};
-use crate::plan::{AppendPlan, Space};
+use crate::plan::AppendPlan;
 use crate::space::Reserved;
 use crate::sync::{AtomicBool, Mutex, Ordering, RwLock};
 use crate::synced::Synced;
@@ -379,15 +379,10 @@ impl Appender for QueuedAppender {
             self.settle_all(&mut writer)?;
         }
         let past_tail = self.goes_past_tail(&writer, size);
-        if !(past_tail && matches!(self.plan.space, Space::Queued(_))) {
-            let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
-            let durable = || self.marks.durable();
-            let reached = writer
-                .reserved
-                .reach(&self.file, reach, durable)
-                .map_err(|error| error.with_range(start, size));
-            self.unless_full("append", reached)?;
-        }
+        let reach = end.checked_next_multiple_of(self.block()).unwrap_or(end);
+        let durable = || self.marks.durable();
+        let reached = writer.reserved.reach(&self.file, reach, past_tail, durable);
+        self.unless_full("append", reached.map_err(|error| error.with_range(start, size)))?;
         writer.appends += 1;
         writer.ahead |= mem::take(&mut writer.longer);
         if past_tail {

@@ -89,7 +89,8 @@ impl Reserved {
         self.blocks > len
     }
 
-    /// Takes space, if need be, so that it reaches `end`, in a file that is `durable` up to there.
+    /// Takes space, if need be, so that it reaches `end`, for an append that is written `at_once` or later, in a file that is
+    /// `durable` up to there.
     ///
     /// # Errors
     /// There is no space: nothing changed. A file system that takes none ahead is not an error; it is not asked again.
@@ -98,47 +99,50 @@ impl Reserved {
         &mut self,
         file: &Arc<dyn RawFile>,
         end: u64,
+        at_once: bool,
         durable: impl FnOnce() -> u64,
     ) -> Result<(), IoError> {
         match self.space {
             Space::None => Ok(()),
-            Space::Grown(_) if end <= self.idle => Ok(()),
-            Space::Grown(most) => self.grow(file, end, u64::from(most), durable()),
+            Space::Queued(_) if at_once => Ok(()),
+            Space::Grown(_) if at_once && end <= self.idle => Ok(()),
+            Space::Grown(most) if at_once => self.grow(file, end, u64::from(most), durable()),
             _ => self.reach_ahead(file, end),
         }
     }
 
-    /// [`Space::Grown`]: what is taken is not needed, only welcome.
+    /// [`Space::Grown`] for an append that is written at once: what is taken is not needed, only welcome.
     #[cold]
     fn grow(&mut self, file: &Arc<dyn RawFile>, end: u64, most: u64, durable: u64) -> Result<(), IoError> {
-        let step = (end / GROWN_PART).min(most);
-        let least = GROWN_LEAST.min(most);
-        if step < least {
-            self.idle = least * GROWN_PART;
+        let (step, least) = ((end / GROWN_PART).min(most), GROWN_LEAST.min(most));
+        if step < least || end <= self.end {
+            self.idle = self.end.max(least * GROWN_PART);
             return Ok(());
         }
-        // Where flushes are frequent none is taken: a sync has less to do where the file system has not promised blocks.
         let far = end.saturating_add(step).min(crate::appender::LEN_MAX);
-        let (from, flushed) = (self.end, durable.saturating_add(step) > end);
-        (self.idle, self.end) = (far, if flushed { end } else { far });
-        if flushed {
+        self.idle = far;
+        // Where flushes are frequent none is taken: a sync has less to do where the file system has not promised blocks.
+        if durable.saturating_add(step) > end {
+            self.end = end;
             return Ok(());
         }
         self.blocks = self.blocks.max(far);
-        match take(&**file, from..far, Reserve::Blocks) {
+        match take(&**file, self.end..far, Reserve::Blocks) {
+            Ok(()) => self.end = far,
+            // Not asked again before the file is cut.
             Err(error)
                 if matches!(error.verdict(), Verdict::NoSpace | Verdict::Misuse | Verdict::Unsupported) =>
             {
-                self.space = Space::None;
-                Ok(())
+                self.idle = u64::MAX;
             }
-            result => result,
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     fn reach_ahead(&mut self, file: &Arc<dyn RawFile>, end: u64) -> Result<(), IoError> {
         let (step, how) = match self.space {
-            Space::None | Space::Grown(_) => return Ok(()),
+            Space::None => return Ok(()),
             // Each flush that cuts the file gives back what was taken: where they are frequent, taking it costs more than
             // it brings.
             Space::Blocks(step) | Space::Ahead(step)
@@ -146,11 +150,15 @@ impl Reserved {
             {
                 return Ok(());
             }
-            Space::Blocks(step) | Space::Queued(step) => (step, Reserve::Blocks),
-            Space::Ahead(step) => (step, Reserve::BlocksAndLen),
-            Space::Zeroed(step) => (step, Reserve::Zeroed),
+            Space::Blocks(step) | Space::Queued(step) => (step.into(), Reserve::Blocks),
+            Space::Grown(most) => {
+                let most = u64::from(most);
+                ((end / GROWN_PART).clamp(GROWN_LEAST.min(most), most), Reserve::Blocks)
+            }
+            Space::Ahead(step) => (step.into(), Reserve::BlocksAndLen),
+            Space::Zeroed(step) => (step.into(), Reserve::Zeroed),
         };
-        let result = self.take(file, end, u64::from(step), how);
+        let result = self.take(file, end, step, how);
         match result {
             Err(error) if error.verdict() == Verdict::Unsupported => {
                 (self.space, self.blocks) = (Space::None, 0);

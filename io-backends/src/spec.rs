@@ -164,11 +164,7 @@ impl BackendSpec {
     }
 
     fn make(self, dir: Option<&Path>) -> Result<Arc<dyn Backend>, SpecError> {
-        let modes = FileModes {
-            direct: self.cache == Cache::Direct,
-            dont_cache: self.cache == Cache::DontCache,
-            plan: self.plan(),
-        };
+        let modes = self.modes();
         let refused =
             |unavailable| SpecError { given: self.to_string(), why: Why::Unavailable(unavailable, None) };
         if let Some(dir) = dir.filter(|_| modes.direct || modes.dont_cache) {
@@ -213,14 +209,21 @@ impl BackendSpec {
         self.options.inline.unwrap_or(64 << 10)
     }
 
+    /// How files of this kind are opened.
+    pub(crate) fn modes(self) -> FileModes {
+        FileModes {
+            direct: self.cache == Cache::Direct,
+            dont_cache: self.cache == Cache::DontCache,
+            plan: self.plan(),
+        }
+    }
+
     /// How files of this kind are appended to.
     fn plan(self) -> AppendPlan {
         let Options { depth, chunk, tail, preallocate, zeroed, dsync, write_behind, .. } = self.options;
         let direct = self.cache == Cache::Direct;
+        let through = dsync == Some(true);
         let base = match (self.engine, direct) {
-            (Engine::Uring, false) => {
-                AppendPlan { space: Space::Queued(1 << 20), depth: 8, chunk: 1 << 20, ..AppendPlan::PLAIN }
-            }
             (_, true) => AppendPlan {
                 space: Space::Ahead(16 << 20),
                 depth: if self.engine == Engine::Uring { 8 } else { 1 },
@@ -228,9 +231,12 @@ impl BackendSpec {
                 tail: 1 << 20,
                 ..AppendPlan::PLAIN
             },
-            // Nothing is known of what blocks that are there bring to writes that are each on their way to the device at once.
-            (_, false) if dsync == Some(true) || self.cache == Cache::DontCache => AppendPlan::PLAIN,
-            (_, false) => AppendPlan::CACHED,
+            (engine, false) => {
+                // What is durable by itself is like a flush each time.
+                let space = if through { Space::Queued(1 << 20) } else { Space::Grown(16 << 20) };
+                let (depth, chunk) = if engine == Engine::Uring { (8, 1 << 20) } else { (1, 1 << 30) };
+                AppendPlan { space, depth, chunk, ..AppendPlan::PLAIN }
+            }
         };
         let space = match (preallocate, zeroed) {
             (_, Some(step)) => Space::Zeroed(step),
@@ -239,7 +245,6 @@ impl BackendSpec {
             (None, None) => base.space,
         };
         let chunk = chunk.unwrap_or(base.chunk);
-        let through = dsync.unwrap_or(base.through);
         let inline = self.engine == Engine::Uring && self.cache == Cache::Buffered && !through;
         // Zeros that stay ahead are what a block is padded with: nothing is cut off there.
         let padded = !direct || matches!(space, Space::Zeroed(_));

@@ -27,6 +27,7 @@ use crate::map::{Kept, MappedRegion};
 use crate::op::{Advice, Done, Gather, Op, Reserve, Through};
 use crate::plan::{AppendPlan, Space};
 use crate::probe;
+use crate::spec::BackendSpec;
 use crate::std_names::StdNames;
 use crate::sync::real;
 use crate::sys;
@@ -63,8 +64,8 @@ impl StdBackend {
     /// The engine as it is by default: through the page cache, without options. It has no state of its own: any
     /// number of them are the same. See [`BackendSpec`](crate::BackendSpec) for the others.
     pub fn new() -> Self {
-        let modes = FileModes { plan: AppendPlan::CACHED, ..FileModes::default() };
-        Self::with("std".to_owned(), modes)
+        let spec = BackendSpec::default();
+        Self::with(spec.to_string(), spec.modes())
     }
 
     pub(crate) fn with(name: String, modes: FileModes) -> Self {
@@ -139,7 +140,7 @@ impl StdFile {
         }
         if matches!(modes.plan.space, Space::Grown(_)) && !(writable && probe::gains_from_blocks_ahead(&file))
         {
-            modes.plan.space = Space::None;
+            modes.plan.space = Space::Queued(1 << 20);
         }
         let file = Arc::new(file);
         Ok(StdFile { file, direct, path: path.into(), inode, kept: Kept::default(), writable, modes })

@@ -68,7 +68,11 @@ fn space_ahead_is_a_part_of_what_the_file_holds_and_none_where_flushes_are_frequ
         ("std", 1, false),
         ("std,preallocate=0", 1000, false),
         ("std,dsync=on", 1000, false),
-        ("std+dontcache", 1000, false),
+        ("std+dontcache", 1000, true),
+        // Of 64 KiB: it is `inline` that has them written when they return.
+        ("uring,inline=1m", 1000, true),
+        ("uring,inline=1m", 1, false),
+        ("uring,inline=1m,preallocate=0", 1000, false),
     ] {
         let what = format!("{spec}, flushed after {flushed}");
         let Some(backend) = places::backend(spec, disk.path()) else { continue };
