@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kseg_io_backends::{Appender, Backend, OpenHow, appender, open};
+use kseg_io_backends::{Appender, Backend, OpenHow, Verdict, appender, open};
 
 use crate::places;
 
@@ -104,6 +104,30 @@ fn space_ahead_is_a_part_of_what_the_file_holds_and_none_where_flushes_are_frequ
 }
 
 #[test]
+fn iob_10_space_ahead_leaves_nothing_of_a_full_disk_unused() {
+    let Some(disk) = places::on_loop("ext4", 512, 64 << 20) else { return };
+    let path = disk.path().join("0.log");
+    // What an append at a time brings to the disk, with and without.
+    let filled = ["std", "std,preallocate=0"].map(|spec| {
+        let backend = places::backend(spec, disk.path()).unwrap();
+        let log = appender(backend.open(&path, OpenHow::CreateNew).unwrap(), 0).unwrap();
+        let refused = loop {
+            if let Err(error) = log.append(Bytes::from(vec![4; 64 << 10]).into()) {
+                break error;
+            }
+        };
+        assert_eq!(refused.verdict(), Verdict::NoSpace, "{spec}: {refused}");
+        let accepted = log.marks().accepted();
+        assert_eq!(log.flush().unwrap(), accepted);
+        drop(log);
+        assert!(fs::read(&path).unwrap() == vec![4; accepted as usize], "{spec}");
+        fs::remove_file(&path).unwrap();
+        accepted
+    });
+    assert!(filled[0] >= filled[1] - (256 << 10) && filled[1] > 32 << 20, "{filled:?}");
+}
+
+#[test]
 fn no_space_is_taken_ahead_where_it_would_be_memory() {
     let Some(dir) = places::on_tmpfs() else { return };
     let path = dir.path().join("0.log");
@@ -114,7 +138,7 @@ fn no_space_is_taken_ahead_where_it_would_be_memory() {
 #[test]
 #[cfg(feature = "testing")]
 fn iob_10_space_that_is_only_welcome_and_not_there_refuses_no_append() {
-    use kseg_io_backends::{Call, Fault, Faulty, Verdict};
+    use kseg_io_backends::{Call, Fault, Faulty};
 
     let Some(disk) = places::on_loop("ext4", 512, 320 << 20) else { return };
     for (errno, fails) in [(Fault::ENOSPC, false), (Fault::EIO, true)] {
