@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kseg_io_backends::{
-    Appender, Backend, Call, Durability, Fault, Faulty, MemoryBackend, Metered, Moment, OpenHow, Verdict,
-    Watched, appender,
+    Align, Appender, Backend, Call, Completer, Durability, Fault, Faulty, FileCaps, MemoryBackend, Metered,
+    Moment, Op, OpenHow, RawFile, Ticket, Verdict, Watched, appender,
 };
 
 use crate::places;
@@ -299,5 +299,61 @@ fn space_ahead_is_taken_though_all_threads_of_the_background_are_busy() {
         holder.join().unwrap();
         assert_eq!(in_time, Ok(()), "{spec} hangs");
         worker.join().unwrap();
+    });
+}
+
+/// A file whose writes are done once as many are in flight as its plan allows, the last one first; or at a sync.
+#[derive(Debug)]
+struct Together {
+    file: Arc<dyn RawFile>,
+    flying: Mutex<Vec<(Op, Completer)>>,
+}
+
+const DEPTH: u32 = 4;
+const CHUNK: u32 = 4096;
+
+impl RawFile for Together {
+    forward_to!(file);
+
+    fn align(&self) -> Align {
+        self.file.align()
+    }
+
+    fn caps(&self) -> FileCaps {
+        let mut caps = self.file.caps();
+        (caps.parallel_append, caps.plan.depth, caps.plan.chunk) = (true, DEPTH, CHUNK);
+        caps
+    }
+
+    fn submit(&self, op: Op) -> Ticket {
+        if !matches!(op, Op::Write { .. }) {
+            return self.file.submit(op);
+        }
+        let (completer, ticket) = Ticket::pending();
+        let mut flying = self.flying.lock().unwrap();
+        flying.push((op, completer));
+        assert!(flying.len() <= DEPTH as usize);
+        if flying.len() == DEPTH as usize {
+            for (op, completer) in flying.drain(..).rev() {
+                completer.complete(self.file.submit(op).wait());
+            }
+        }
+        ticket
+    }
+}
+
+#[test]
+fn as_many_writes_are_in_flight_as_the_plan_allows_and_end_in_any_order() {
+    in_time(|| {
+        let file = MemoryBackend::new().open(Path::new("0.log"), OpenHow::Create).unwrap();
+        let log = appender(Arc::new(Together { file, flying: Mutex::default() }), 0).unwrap();
+        let all: Vec<u8> = (0..3 * DEPTH * CHUNK).map(|place| (place * 31 % 251) as u8).collect();
+        for part in all.chunks(CHUNK as usize) {
+            log.append(Bytes::copy_from_slice(part).into()).unwrap();
+        }
+        assert_eq!(log.flush().unwrap(), all.len() as u64);
+        let mut read = vec![0; all.len()];
+        assert_eq!(log.file().read_at(&mut read, 0).unwrap(), all.len());
+        assert_eq!(read, all);
     });
 }

@@ -5,6 +5,7 @@
 #[path = "../support/forward.rs"]
 mod forward;
 
+mod asked;
 mod beside;
 #[cfg(feature = "testing")]
 mod conformance;

@@ -90,6 +90,17 @@ impl Mounted {
     pub(crate) fn path(&self) -> &Path {
         &self.mount
     }
+
+    /// How often the device below was told to make durable what it was given.
+    pub(crate) fn flushes(&self) -> u64 {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mount = self.mount.to_str().unwrap();
+        let device =
+            mounts.lines().find_map(|line| line.split_once(' ').filter(|(_, rest)| rest.starts_with(mount)));
+        let device = device.unwrap().0.trim_start_matches("/dev/");
+        let counts = std::fs::read_to_string(format!("/sys/block/{device}/stat")).unwrap();
+        counts.split_whitespace().nth(15).unwrap().parse().unwrap()
+    }
 }
 
 impl Drop for Mounted {
@@ -113,4 +124,31 @@ pub(crate) fn with_each(test: impl Fn(&str, Arc<dyn Backend>, &Path)) {
             test(spec, backend, &dir);
         }
     }
+}
+
+/// Runs one test of this program in `dir` under strace, and returns what it told of the calls in `trace`; nothing where strace
+/// cannot be had.
+pub(crate) fn traced(test: &str, trace: &str, dir: &Path) -> Option<String> {
+    let file = dir.join("trace");
+    let output = Command::new("strace")
+        .args(["-f", "-y", "-e", trace, "-o"])
+        .arg(&file)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env("TMPDIR", dir)
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: strace does not run here: {error}");
+            return None;
+        }
+    };
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("PTRACE") || told.contains("ptrace") {
+        println!("skipped: strace may not trace here: {told}");
+        return None;
+    }
+    assert!(output.status.success(), "{told}");
+    Some(std::fs::read_to_string(file).unwrap())
 }

@@ -4,7 +4,6 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -72,26 +71,10 @@ fn a_sealed_file_goes_to_a_socket() {
 #[test]
 fn the_kernel_sends_a_sealed_file_of_every_backend_and_nobody_reads_it() {
     let dir = places::on_disk();
-    let trace = dir.path().join("trace");
-    let itself = std::env::current_exe().unwrap();
     let calls = "trace=sendfile,splice,read,pread64,readv,preadv,preadv2,mmap";
-    let traced = Command::new("strace")
-        .args(["-f", "-y", "-e", calls, "-o"])
-        .arg(&trace)
-        .arg(itself)
-        .args(["--exact", "reads::a_sealed_file_goes_to_a_socket"])
-        .env("TMPDIR", dir.path())
-        .output();
-    let output = match traced {
-        Ok(output) => output,
-        Err(error) => return println!("skipped: strace does not run here: {error}"),
+    let Some(trace) = places::traced("reads::a_sealed_file_goes_to_a_socket", calls, dir.path()) else {
+        return;
     };
-    let told = String::from_utf8_lossy(&output.stderr);
-    if told.contains("PTRACE") || told.contains("ptrace") {
-        return println!("skipped: strace may not trace here: {told}");
-    }
-    assert!(output.status.success(), "{told}");
-    let trace = std::fs::read_to_string(trace).unwrap();
     let sends = |line: &str| line.contains("sendfile(") || line.contains("splice(");
     // Each backend's directory has the number of its specification for a name.
     let mut seen = 0;
