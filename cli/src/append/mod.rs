@@ -5,6 +5,7 @@ mod line;
 mod progress;
 mod totals;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,12 +136,16 @@ pub(crate) fn run(args: &AppendArgs) -> Result<bool> {
     let done = append_all(args, &mut input, &log, &*clock, &stop, &mut totals);
     // Whatever happened, what is in the log is closed in an orderly way if it can be.
     let next = log.log_end_offset();
-    drop(log);
     let closed = data_dir::close(dir);
+    let durable = log.recovery_point().max(first);
+    drop(log);
     let kept = if closed.is_ok() || first == next { Ok(next) } else { kept(&args.dir, first, next) };
     match kept {
-        Ok(kept) if args.quiet && kept == next => {}
-        Ok(kept) => tell!("{partition}: {}", summary(first, kept, next, &totals, begun.elapsed())),
+        Ok(kept) if args.quiet && kept == next && durable == next => {}
+        Ok(kept) => {
+            let text = summary(first..next, kept, durable, &totals, begun.elapsed());
+            tell!("{partition}: {text}");
+        }
         Err(error) => {
             let last = next.get() - 1;
             tell!("{partition}: which of the offsets {first}..{last} the log has cannot be read: {error}");
@@ -305,9 +310,10 @@ fn kept(dir: &Path, first: Offset, next: Offset) -> Result<Offset> {
     Ok(Partition::open(dir).and_then(Cursor::log_end)?.clamp(first, next))
 }
 
-/// What was done, in a line: records from `first` to `next` were taken, and the log has those below `kept`.
-fn summary(first: Offset, kept: Offset, next: Offset, totals: &Totals, time: Duration) -> String {
-    let (first, kept, next) = (first.get(), kept.get(), next.get());
+/// What was done, in a line: records of the offsets `taken` were taken, the log has those below `kept`, and those below `durable`
+/// for good.
+fn summary(taken: Range<Offset>, kept: Offset, durable: Offset, totals: &Totals, time: Duration) -> String {
+    let (first, kept, next, durable) = (taken.start.get(), kept.get(), taken.end.get(), durable.get());
     let offsets = match kept - first {
         0 => format!("next offset {kept}"),
         _ => format!("offsets {first}..{}", kept - 1),
@@ -324,6 +330,9 @@ fn summary(first: Offset, kept: Offset, next: Offset, totals: &Totals, time: Dur
             "appended {appended} records of {lines} lines, {bytes} bytes, {offsets}, in {seconds:.3} s ({rate:.1} MB/s)"
         )
     };
+    if durable < kept {
+        text.push_str(&format!("; offsets {durable}..{} may not survive a loss of power", kept - 1));
+    }
     let refused = totals.refused();
     if refused.lines > 0 {
         text.push_str(&format!("; refused {} lines, {} bytes", refused.lines, refused.bytes));

@@ -374,3 +374,33 @@ fn of_a_log_that_can_neither_be_closed_nor_read_nothing_is_told_as_lost() {
     assert!(told.contains("t-0: which of the offsets 0.."), "{told}");
     assert!(told.contains(" the log has cannot be read: ") && !told.contains("lost"), "{told}");
 }
+
+#[test]
+fn records_whose_sync_has_failed_are_told_as_such() {
+    let dir = folder();
+    let lines = lines(4000);
+    fs::write(dir.path().join("lines"), joined(&lines)).expect("input");
+    let fails = "inject=fdatasync:error=EIO:when=3+";
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", fails]);
+    strace.args([env!("CARGO_BIN_EXE_kseg"), "append", "t-0", "--input", "lines"]);
+    strace.args(["--durable", "--batch-size", "2000", "-q"]).current_dir(dir.path());
+    let output = match strace.output() {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: strace does not run here: {error}"),
+    };
+    let told = String::from_utf8_lossy(&output.stderr);
+    if !told.contains("t-0: appended ") {
+        assert!(told.contains("strace: "), "{told}");
+        return println!("skipped: strace may not trace here: {told}");
+    }
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    told_is_there(dir.path(), &told, &lines);
+    let (_, appended) = told.split_once(", offsets 0..").expect("the offsets");
+    let (last, _) = appended.split_once(',').expect("the last of them");
+    let (durable, end) = match told.split_once("; offsets ").and_then(|(_, rest)| rest.split_once("..")) {
+        Some((durable, end)) => (durable.parse::<u64>().expect("an offset"), end),
+        None => panic!("{told}"),
+    };
+    assert!(durable > 0 && end.starts_with(&format!("{last} may not survive a loss of power")), "{told}");
+}
