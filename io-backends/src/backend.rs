@@ -113,7 +113,8 @@ pub trait Namespace: Debug + Send + Sync {
     fn write(&self, path: &Path, contents: &[u8], sync: bool) -> Result<(), IoError>;
 
     /// Writes a whole file so that at every moment, power loss included, its name leads to the old contents or to
-    /// the new ones: writes `<name>.tmp`, syncs it, renames it, syncs the directory. Durable on return.
+    /// the new ones: writes `<name>.tmp`, syncs it, renames it, syncs the directory. Durable on return. One call at a time
+    /// for a name: two would write the same file beside it.
     ///
     /// # Errors
     /// The old contents are still there, and `<name>.tmp` may be; unless only the last step failed: then the new
