@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
@@ -145,7 +146,7 @@ fn run(dir: &Path, spec: &str) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(entries)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn told() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1);
     let dir = args.next().map(PathBuf::from).ok_or("expected a folder, and the name of a backend")?;
     let spec =
@@ -153,6 +154,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let entries = run(&dir, &spec)?;
     println!("{} entries, the last one {:?}", entries.len(), entries.last());
     Ok(())
+}
+
+fn main() -> ExitCode {
+    match told() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // As text, which says what would help.
+            eprintln!("journal: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[test]
