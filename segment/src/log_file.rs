@@ -156,12 +156,22 @@ impl LogFile {
         Ok(())
     }
 
-    /// Has the file hold what its engine holds back or took ahead of the appends; space that was preallocated stays.
+    /// Has the file hold what its engine holds back, and end where the appends do where its engine lets the length go ahead of
+    /// them; space that was preallocated stays.
     pub(crate) fn settle(&self) -> Result<()> {
+        self.seal_if(|space| matches!(space, Space::Ahead(_) | Space::Zeroed(_)))
+    }
+
+    /// As [`settle`](Self::settle), and gives back all space behind the appends.
+    pub(crate) fn give_back(&self) -> Result<()> {
+        self.seal_if(|space| space != Space::None)
+    }
+
+    fn seal_if(&self, is_ahead: impl FnOnce(Space) -> bool) -> Result<()> {
         let state = self.state.read();
         let Some(open) = &state.open else { return Ok(()) };
         let behind = open.marks().stable() < open.marks().accepted();
-        if behind || open.file().caps().plan.space != Space::None {
+        if behind || is_ahead(open.file().caps().plan.space) {
             open.seal()?;
         }
         Ok(())

@@ -338,7 +338,7 @@ impl Segment {
         match reach() {
             // What the log file's engine took ahead may be all that there was: it is given back, and taken again in smaller steps.
             Err(Error::Io(full)) if full.verdict() == Verdict::NoSpace => {
-                self.log.settle()?;
+                self.log.give_back()?;
                 reach()?;
             }
             reached => reached?,

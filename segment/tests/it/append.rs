@@ -204,3 +204,15 @@ fn log_edge_54_preallocated_space_goes_with_the_close() {
     assert_eq!(len(&*backend, 0, FileKind::Log), Some(100));
     assert_eq!(reopen(backend, 0, config).size(), 100);
 }
+
+#[test]
+fn preallocated_space_stays_with_a_segment_that_is_set_aside() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let backend = kseg_io_backends::open("std").expect("files");
+    let config = SegmentConfig { preallocate: Some(65_536), ..config(4096, 1024) };
+    let segment = Segment::create(backend, dir.path(), Offset::ZERO, config, 0).expect("new");
+    append(&segment, 0, &sized(0, 1, 1, 100));
+    segment.rename(Suffix::Deleted).expect("renamed");
+    let log = dir.path().join(file_name(Offset::ZERO, FileKind::Log, Suffix::Deleted));
+    assert_eq!(std::fs::metadata(log).expect("the file").len(), 65_536);
+}
