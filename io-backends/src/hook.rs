@@ -195,29 +195,46 @@ fn sized<H: Hook, T>(
     result
 }
 
+impl Call {
+    /// What submitting `op` is.
+    pub(crate) fn of(op: &Op) -> Call {
+        match op {
+            Op::Write { .. } => Call::Write,
+            Op::Flush { .. } => Call::Flush,
+            Op::SetLen { .. } => Call::SetLen,
+            Op::Reserve { .. } => Call::Reserve,
+            Op::Advise { .. } => Call::Advise,
+        }
+    }
+
+    /// The operation, as errors name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Call::Write | Call::WriteFile => "write",
+            Call::Read | Call::ReadFile => "read",
+            Call::Flush | Call::SyncFile => "sync",
+            Call::SyncDir => "sync directory",
+            Call::SetLen => "set length",
+            Call::Reserve => "reserve",
+            Call::Advise => "advise",
+            Call::Len => "length",
+            Call::Map | Call::MapBytes => "map",
+            Call::Open => "open",
+            Call::CreateDir => "make directory",
+            Call::List => "list",
+            Call::Stat => "stat",
+            Call::Rename => "rename",
+            Call::Remove => "remove",
+            Call::RemoveDir => "remove directory",
+            Call::Replace => "replace",
+            Call::Lock => "lock",
+            Call::SetModified => "set time",
+        }
+    }
+}
+
 fn failed(call: Call, path: &Path, error: io::Error) -> IoError {
-    let op = match call {
-        Call::Write | Call::WriteFile => "write",
-        Call::Read | Call::ReadFile => "read",
-        Call::Flush | Call::SyncFile => "sync",
-        Call::SyncDir => "sync directory",
-        Call::SetLen => "set length",
-        Call::Reserve => "reserve",
-        Call::Advise => "advise",
-        Call::Len => "length",
-        Call::Map | Call::MapBytes => "map",
-        Call::Open => "open",
-        Call::CreateDir => "make directory",
-        Call::List => "list",
-        Call::Stat => "stat",
-        Call::Rename => "rename",
-        Call::Remove => "remove",
-        Call::RemoveDir => "remove directory",
-        Call::Replace => "replace",
-        Call::Lock => "lock",
-        Call::SetModified => "set time",
-    };
-    let error = IoError::new(op, path, error);
+    let error = IoError::new(call.name(), path, error);
     match call {
         Call::Flush | Call::SyncFile | Call::SyncDir => error.with_verdict(Verdict::Damaged),
         _ => error,
@@ -384,13 +401,8 @@ impl<H: Hook> RawFile for HookedFile<H> {
     }
 
     fn submit(&self, op: Op) -> Ticket {
-        let (call, size) = match &op {
-            Op::Write { data, .. } => (Call::Write, data.len()),
-            Op::Flush { .. } => (Call::Flush, 0),
-            Op::SetLen { .. } => (Call::SetLen, 0),
-            Op::Reserve { .. } => (Call::Reserve, 0),
-            Op::Advise { .. } => (Call::Advise, 0),
-        };
+        let call = Call::of(&op);
+        let size = if let Op::Write { data, .. } = &op { data.len() } else { 0 };
         let result = match self.hook.before(call, &self.path, size) {
             Plan::Go => return self.passed_on(call, op),
             Plan::Late(delay) => {

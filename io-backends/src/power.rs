@@ -21,6 +21,7 @@ use bytes::Bytes;
 
 use crate::backend::{Align, Backend, Entry, FileCaps, Held, MapAccess, Namespace, OpenHow, RawFile, Stat};
 use crate::error::IoError;
+use crate::hook::Call;
 use crate::map::MappedRegion;
 use crate::memory::MemoryBackend;
 use crate::op::{Done, Op, Reserve, Through};
@@ -328,14 +329,7 @@ impl RawFile for PowerFile {
 
     fn submit(&self, op: Op) -> Ticket {
         let mut state = self.state.lock();
-        let name = match &op {
-            Op::Write { .. } => "write",
-            Op::Flush { .. } => "sync",
-            Op::SetLen { .. } => "set length",
-            Op::Reserve { .. } => "reserve",
-            Op::Advise { .. } => "advise",
-        };
-        if let Err(error) = state.check(name, &self.inner.path()) {
+        if let Err(error) = state.check(Call::of(&op).name(), &self.inner.path()) {
             return Ticket::ready(match op {
                 Op::Write { data, .. } => Done::written(Err(error), data),
                 _ => Done::new(Err(error)),
