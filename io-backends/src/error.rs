@@ -216,10 +216,6 @@ impl fmt::Display for IoError {
             write!(f, ", {size} bytes")?;
         }
         write!(f, ": {source}")?;
-        // Descriptors are open as long as their files: this one has another way.
-        if source.raw_os_error() == Some(Errno::BADF.raw_os_error()) {
-            f.write_str("; it was opened to be read")?;
-        }
         // Most verdicts say again what the error says.
         if *verdict == Verdict::Damaged { write!(f, " ({verdict})") } else { Ok(()) }
     }
@@ -311,8 +307,6 @@ mod tests {
         assert!(!text.contains("no space)"), "{text}");
         let failed_sync = error.with_verdict(Verdict::Damaged).to_string();
         assert!(failed_sync.ends_with("(damaged)"), "{failed_sync}");
-        let read_only = IoError::new("write", "/d/0.log", Errno::BADF.into()).to_string();
-        assert!(read_only.ends_with("it was opened to be read"), "{read_only}");
     }
 
     #[test]

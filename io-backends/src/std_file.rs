@@ -167,6 +167,10 @@ impl StdFile {
         &self.path
     }
 
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     pub(crate) fn modes(&self) -> &FileModes {
         &self.modes
     }
@@ -314,6 +318,14 @@ impl StdFile {
 
     #[cold]
     fn error(&self, op: &'static str, source: io::Error) -> IoError {
+        if !self.writable && source.raw_os_error() == Some(Errno::BADF.raw_os_error()) {
+            return IoError::because(
+                op,
+                &*self.path,
+                io::ErrorKind::InvalidInput,
+                "it was opened to be read",
+            );
+        }
         IoError::new(op, &*self.path, source)
     }
 

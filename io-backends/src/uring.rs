@@ -121,7 +121,7 @@ impl RawFile for UringFile {
         let is_usual = Arc::ptr_eq(target, self.file.usual_target());
         let past_cache = self.file.modes().direct && is_usual;
         let inline = if past_cache { self.direct_inline } else { self.inline };
-        if size < inline && through == Through::No {
+        if (size < inline && through == Through::No) || !self.file.is_writable() {
             return self.file.submit(Op::Write { at, data, through });
         }
         let path = self.file.shared_path();

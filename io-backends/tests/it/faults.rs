@@ -397,3 +397,22 @@ fn an_injected_error_names_the_operation_that_it_meets() {
         assert_eq!((error.op(), error.path()), (op, path));
     }
 }
+
+#[test]
+fn a_write_to_what_was_opened_to_be_read_says_so() {
+    places::with_each(|spec, backend, dir| {
+        let path = dir.join("0.log");
+        drop(backend.open(&path, OpenHow::CreateNew).unwrap());
+        let file = backend.open(&path, OpenHow::Read).unwrap();
+        for op in [
+            Op::Write { at: 0, data: Bytes::from(vec![1; 100_000]).into(), through: Through::No },
+            Op::Write { at: 0, data: Bytes::from_static(b"x").into(), through: Through::Data },
+            Op::SetLen { len: 1 },
+        ] {
+            let error = file.submit(op).wait().result.unwrap_err();
+            assert_eq!(error.verdict(), Verdict::Misuse, "{spec}: {error}");
+            let told = error.to_string();
+            assert!(told.contains("0.log") && told.ends_with("it was opened to be read"), "{spec}: {told}");
+        }
+    });
+}
