@@ -127,7 +127,7 @@ impl StdFile {
     }
 
     /// What was opened as `path`.
-    fn of(file: File, path: &Path, how: OpenHow, mut modes: FileModes) -> io::Result<Self> {
+    fn of(file: File, path: &Path, how: OpenHow, modes: FileModes) -> io::Result<Self> {
         let writable = how != OpenHow::Read;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
@@ -137,10 +137,6 @@ impl StdFile {
         let direct = if modes.direct && writable { Some(Direct::of(&file, path)?) } else { None };
         if modes.dont_cache && writable {
             probe::dont_cache(&file)?;
-        }
-        if matches!(modes.plan.space, Space::Grown(_)) && !(writable && probe::gains_from_blocks_ahead(&file))
-        {
-            modes.plan.space = Space::Queued(1 << 20);
         }
         let file = Arc::new(file);
         Ok(StdFile { file, direct, path: path.into(), inode, kept: Kept::default(), writable, modes })
@@ -350,12 +346,12 @@ impl RawFile for StdFile {
     }
 
     fn caps(&self) -> FileCaps {
-        FileCaps {
-            write_through: cfg!(target_os = "linux"),
-            descriptor: true,
-            plan: self.modes.plan,
-            ..FileCaps::NONE
+        let mut plan = self.modes.plan;
+        // Asked here and not at the open: most files are not appended to.
+        if matches!(plan.space, Space::Grown(_)) && !probe::gains_from_blocks_ahead(&self.file) {
+            plan.space = Space::Queued(1 << 20);
         }
+        FileCaps { write_through: cfg!(target_os = "linux"), descriptor: true, plan, ..FileCaps::NONE }
     }
 
     fn submit(&self, op: Op) -> Ticket {
